@@ -1,7 +1,7 @@
 /* passes: fused programs give the numbers of unfused ones, recomputed gradients every bit, casts
  * stand where they must and nowhere else, dead code goes, one rank needs no collectives; a broken
  * program is seen. */
-#include "tests/tensor/rig.h"
+#include "tests/tensor/network.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,122 +10,22 @@
 
 #include "tensor/params.h"
 
-static dg_val conv(rig *r, const char *name, dg_val x, int64_t out, int size)
-{
-    int64_t in = dg_dim(r->b, x, 3);
-
-    return dg_conv2d(r->b, x,
-                     dg_param(r->b, name, DG_SHAPE(out, in, size, size),
-                              dg_init_fan_in(in * size * size)),
-                     DG_NONE, 1, size / 2);
-}
-
-static dg_val norm(rig *r, const char *name, dg_val x)
-{
-    int64_t c = dg_dim(r->b, x, -1);
-    dg_val mean, var, v[4];
-
-    for (int i = 0; i < 4; i++) {
-        const char *path = dg_printf(r->p->arena, "%s.%d", name, i);
-
-        v[i] = i < 2 ? dg_param(r->b, path, DG_SHAPE(c), dg_init_uniform(1))
-                     : dg_buffer(r->b, path, DG_SHAPE(c), dg_init_const(i - 2));
-    }
-    if (!dg_training(r->b))
-        return dg_batch_norm_fixed(r->b, x, v[0], v[1], v[2], v[3], 1e-5);
-    x = dg_batch_norm(r->b, x, v[0], v[1], 1e-5, &mean, &var);
-    dg_stat_update(r->b, v[2], v[3], mean, var, 32, 0.1);
-    return x;
-}
-
-/* stem, two blocks that may be recomputed, a head. unfused: intermediates are results, so they
- * stay. */
-static dg_val network(rig *r, bool unfused, bool recompute)
-{
-    dg_val x = dg_input(r->b, "images", DG_REAL, DG_SHAPE(2, 4, 4, 3)), y;
-
-    x = dg_relu(r->b, norm(r, "n0", conv(r, "stem", x, 4, 3)));
-    for (int i = 0; i < 2; i++) {
-        dg_arena *a = r->p->arena;
-
-        rig_node(r, 1 + i, dg_printf(a, "block%d", i), recompute);
-        y = norm(r, "n1", conv(r, "c1", x, 4, 3));
-        if (unfused)
-            dg_result(r->b, dg_printf(a, "y1.%d", i), y);
-        y = norm(r, "n2", conv(r, "c2", dg_silu(r->b, y), 4, 3));
-        if (unfused)
-            dg_result(r->b, dg_printf(a, "y2.%d", i), y);
-        x = dg_name(r->b, dg_relu(r->b, dg_add(r->b, x, y)), "x%d", i);
-    }
-    rig_node(r, 3, "head", false);
-    x = dg_mean(r->b, conv(r, "out", x, 1, 1), DG_ALL_AXES, false);
-    dg_result(r->b, "loss", x);
-    return x;
-}
-
-static const dg_adamw_attr adamw = {
-    .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip = 0.5
-};
-
-static void train(rig *r, dg_val loss)
-{
-    dg_val g = dg_backward(r->b, loss, 0);
-
-    dg_ema(r->b, dg_adamw(r->b, g, dg_gradient_norm(r->b, g), &adamw));
-}
-
-static void run(rig *r)
-{
-    double images[96];
-
-    for (int i = 0; i < 96; i++)
-        images[i] = sin(1.1 * i);
-    rig_compile(r, DG_F32);
-    rig_input(r, "images", images);
-    rig_batch(r);
-    if (r->p->training)
-        rig_update(r);
-}
-
-/* Every element of every parameter space; within tolerance of the largest magnitude, 0: every
- * bit. */
-static void same_numbers(rig *a, rig *b, double tolerance)
-{
-    for (int s = DG_WEIGHTS; s <= DG_EMA; s++) {
-        double most = 0;
-        bool short_space = s == DG_GRADIENTS || s == DG_MOMENT1 || s == DG_MOMENT2;
-        int64_t n = short_space ? dg_params_trainable(a->params) : dg_params_elements(a->params);
-        float *x = rig_copy(a, (dg_space)s, (size_t)n * sizeof *x);
-        float *y = rig_copy(b, (dg_space)s, (size_t)n * sizeof *y);
-
-        for (int64_t i = 0; i < n; i++)
-            most = fmax(most, fabs((double)x[i]));
-        assert_true(most > 0);
-        for (int64_t i = 0; i < n; i++)
-            if (!(fabs((double)x[i] - (double)y[i]) <= tolerance * most))
-                fail_msg("space %s, element %d: %.9g and %.9g", dg_space_name((dg_space)s), (int)i,
-                         (double)x[i], (double)y[i]);
-        dg_free(x);
-        dg_free(y);
-    }
-}
-
 static void fused_training_equals_unfused(void **state)
 {
     rig a = rig_open(true), b = rig_open(true);
 
     (void)state;
-    train(&a, network(&a, false, false));
-    train(&b, network(&b, true, false));
-    run(&a);
-    run(&b);
+    net_train(&a, net_blocks(&a, false, false));
+    net_train(&b, net_blocks(&b, true, false));
+    net_run(&a);
+    net_run(&b);
     assert_int_equal(rig_count(&a, DG_OP(relu)) + rig_count(&a, DG_OP(silu)), 0);
     assert_int_equal(rig_count(&b, DG_OP(relu)) + rig_count(&b, DG_OP(silu)), 4);
     assert_int_equal(rig_count(&a, DG_OP(batch_norm)), 5);
     assert_true(a.plan->slab_bytes + a.plan->report_bytes <
                 b.plan->slab_bytes + b.plan->report_bytes);
     assert_true(fabs(rig_result(&a, "loss") - rig_result(&b, "loss")) < 1e-6);
-    same_numbers(&a, &b, 1e-4);
+    net_same(&a, &b, 1e-4);
     rig_close(&a);
     rig_close(&b);
 }
@@ -135,10 +35,10 @@ static void fused_evaluation_equals_unfused(void **state)
     rig a = rig_open(false), b = rig_open(false);
 
     (void)state;
-    network(&a, false, false);
-    network(&b, true, false);
-    run(&a);
-    run(&b);
+    net_blocks(&a, false, false);
+    net_blocks(&b, true, false);
+    net_run(&a);
+    net_run(&b);
     assert_int_equal(a.p->instrs.n, 6 + 5 + 2); /* convolutions, norms, the mean's sum and scale */
     assert_true(fabs(rig_result(&a, "loss") - rig_result(&b, "loss")) < 1e-6);
     rig_close(&a);
@@ -152,10 +52,10 @@ static void recomputed_gradients_keep_every_bit(void **state)
     int32_t x0;
 
     (void)state;
-    train(&a, network(&a, false, false));
-    train(&b, network(&b, false, true));
-    run(&a);
-    run(&b);
+    net_train(&a, net_blocks(&a, false, false));
+    net_train(&b, net_blocks(&b, false, true));
+    net_run(&a);
+    net_run(&b);
     for (int i = 0; i < b.p->instrs.n; i++)
         clones += b.p->instrs.items[i].phase == DG_RECOMPUTE;
     /* of each block two convolutions, and the norm between, which the weight's gradient reads */
@@ -164,7 +64,7 @@ static void recomputed_gradients_keep_every_bit(void **state)
     assert_true(x0 > 0 && dg_program_named(b.p, "nobody") == 0);
     assert_true(b.plan->live_peak_bytes < a.plan->live_peak_bytes);
     assert_true(b.plan->slab_bytes < a.plan->slab_bytes);
-    same_numbers(&a, &b, 0);
+    net_same(&a, &b, 0);
     rig_close(&a);
     rig_close(&b);
 }
@@ -214,8 +114,8 @@ static void averages_follow(void **state)
     const dg_instr *ema;
 
     (void)state;
-    train(&r, network(&r, false, false));
-    run(&r);
+    net_train(&r, net_blocks(&r, false, false));
+    net_run(&r);
     assert_int_equal(rig_count(&r, DG_OP(adamw)), 1);
     ema = rig_find(&r, DG_OP(ema));
     assert_int_equal(((const ema_attr *)ema->attr)->begin, dg_params_trainable(r.params));
@@ -239,7 +139,7 @@ static void a_loss_that_is_not_finite_changes_nothing(void **state)
     double images[96], before[108], after[108];
 
     (void)state;
-    train(&r, network(&r, false, false));
+    net_train(&r, net_blocks(&r, false, false));
     rig_compile(&r, DG_F32);
     for (int i = 0; i < 96; i++)
         images[i] = sin(1.1 * i);
@@ -257,160 +157,13 @@ static void a_loss_that_is_not_finite_changes_nothing(void **state)
     rig_close(&r);
 }
 
-/* A convolution and the frozen norm behind it become one op on a device that has a kernel for it,
- * here the stand-in of CUDA, and stay two on the host. */
-static void frozen_norms_join_convolutions_on_devices(void **state)
-{
-    const char *top = getenv("builddir");
-    char device[4096];
-    rig a, b, c;
-
-    (void)state;
-    snprintf(device, sizeof device, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
-    a = rig_open(false);
-    b = rig_open_on(false, device);
-    c = rig_open_on(false, device);
-    network(&a, false, false);
-    network(&b, false, false);
-    network(&c, true, false);
-    run(&a);
-    run(&b);
-    run(&c);
-    assert_int_equal(rig_count(&a, DG_OP(conv_packed)), 0);
-    assert_int_equal(rig_count(&a, DG_OP(conv2d)), 6);
-    assert_int_equal(rig_count(&b, DG_OP(fold_norm)), 5);
-    assert_int_equal(rig_count(&b, DG_OP(conv_packed)), 6);
-    assert_int_equal(rig_count(&b, DG_OP(batch_norm_fixed)), 0);
-    assert_int_equal(rig_count(&b, DG_OP(conv2d)), 0);
-    assert_int_equal(rig_count(&c, DG_OP(fold_norm)), 5);
-    assert_int_equal(rig_count(&c, DG_OP(silu)), 2); /* what is behind a result stays */
-    assert_true(fabs(rig_result(&a, "loss") - rig_result(&b, "loss")) < 1e-6);
-    assert_true(fabs(rig_result(&a, "loss") - rig_result(&c, "loss")) < 1e-6);
-    rig_close(&a);
-    rig_close(&b);
-    rig_close(&c);
-}
-
-/* One whose result somebody else reads stays. */
-static void convolutions_that_others_read_stay(void **state)
-{
-    const char *top = getenv("builddir");
-    char device[4096];
-    rig r;
-    dg_val x;
-
-    (void)state;
-    snprintf(device, sizeof device, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
-    r = rig_open_on(false, device);
-    x = conv(&r, "stem", dg_input(r.b, "images", DG_REAL, DG_SHAPE(2, 4, 4, 3)), 4, 3);
-    dg_result(r.b, "loss", dg_mean(r.b, dg_add(r.b, x, norm(&r, "n0", x)), DG_ALL_AXES, false));
-    rig_compile(&r, DG_F32);
-    assert_int_equal(rig_count(&r, DG_OP(fold_norm)), 0);
-    assert_int_equal(rig_count(&r, DG_OP(batch_norm_fixed)), 1);
-    rig_close(&r);
-}
-
-/* A feed-forward block with a residual, as it is in a transformer, and a second reader of its
- * input, so that gradients are sums of products; `plain`: a result between product and ReLU. */
-static dg_val block(rig *r, bool plain)
-{
-    dg_build *b = r->b;
-    dg_val x = dg_input(b, "images", DG_REAL, DG_SHAPE(2, 6, 8)), h, y;
-
-    rig_node(r, 1, "block", false);
-    x = dg_linear(b, x, dg_param(b, "in", DG_SHAPE(8, 8), dg_init_fan_in(8)), DG_NONE);
-    h = dg_linear(b, x, dg_param(b, "up", DG_SHAPE(12, 8), dg_init_fan_in(8)),
-                  dg_param(b, "up.bias", DG_SHAPE(12), dg_init_const(0.1)));
-    if (plain)
-        dg_result(b, "between", h);
-    y = dg_linear(b, dg_relu(b, h), dg_param(b, "down", DG_SHAPE(8, 12), dg_init_fan_in(12)),
-                  dg_param(b, "down.bias", DG_SHAPE(8), dg_init_const(0.2)));
-    y = dg_add(b, x, y);
-    y = dg_mean(b, dg_mul(b, y, dg_relu(b, y)), DG_ALL_AXES, false);
-    dg_result(b, "loss", y);
-    return y;
-}
-
-static void products_take_what_follows_on_devices(void **state)
-{
-    const char *top = getenv("builddir");
-    char device[4096];
-    rig a, b, c;
-
-    (void)state;
-    snprintf(device, sizeof device, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
-    a = rig_open(true);
-    b = rig_open_on(true, device);
-    c = rig_open_on(true, device);
-    train(&a, block(&a, false));
-    train(&b, block(&b, false));
-    train(&c, block(&c, true));
-    run(&a);
-    run(&b);
-    run(&c);
-    assert_int_equal(rig_count(&a, DG_OP(matmul_act)), 0);
-    assert_int_equal(rig_count(&a, DG_OP(matmul)), 8);
-    assert_int_equal(rig_count(&b, DG_OP(matmul_act)), 3); /* ReLU, residual, sum of gradients */
-    assert_int_equal(rig_count(&b, DG_OP(matmul)), 5);
-    assert_int_equal(rig_count(&b, DG_OP(relu)), 1);
-    assert_int_equal(rig_count(&a, DG_OP(add)) - rig_count(&b, DG_OP(add)), 2);
-    assert_int_equal(rig_count(&c, DG_OP(matmul_act)), 2); /* what is behind a result stays */
-    assert_true(fabs(rig_result(&a, "loss") - rig_result(&b, "loss")) < 1e-6);
-    same_numbers(&a, &b, 1e-4);
-    same_numbers(&b, &c, 1e-4);
-    rig_close(&a);
-    rig_close(&b);
-    rig_close(&c);
-}
-
-/* Two norms with a residual between, of one node. */
-static dg_val short_network(rig *r)
-{
-    dg_val x = dg_input(r->b, "images", DG_REAL, DG_SHAPE(2, 4, 4, 3)), y;
-
-    rig_node(r, 1, "all", false);
-    x = dg_relu(r->b, norm(r, "n0", conv(r, "stem", x, 4, 3)));
-    for (int i = 0; i < 2; i++) {
-        const char *name = dg_printf(r->p->arena, "c%d", i);
-
-        y = norm(r, dg_printf(r->p->arena, "n%d", 1 + i), conv(r, name, x, 4, 3));
-        x = dg_relu(r->b, dg_add(r->b, x, y));
-    }
-    x = dg_mean(r->b, dg_mul(r->b, x, x), DG_ALL_AXES, false);
-    dg_result(r->b, "loss", x);
-    return x;
-}
-
-static void norms_add_up_their_gradients_on_devices(void **state)
-{
-    const char *top = getenv("builddir");
-    char device[4096];
-    rig a, b;
-
-    (void)state;
-    snprintf(device, sizeof device, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
-    a = rig_open(true);
-    b = rig_open_on(true, device);
-    train(&a, short_network(&a));
-    train(&b, short_network(&b));
-    run(&a);
-    run(&b);
-    assert_int_equal(rig_count(&a, DG_OP(batch_norm_sum_grad)), 0);
-    assert_int_equal(rig_count(&a, DG_OP(batch_norm_grad)), 3);
-    assert_int_equal(rig_count(&b, DG_OP(batch_norm_sum_grad)), 3); /* two residuals, a square */
-    assert_int_equal(rig_count(&a, DG_OP(add)) - rig_count(&b, DG_OP(add)), 3);
-    same_numbers(&a, &b, 1e-4);
-    rig_close(&a);
-    rig_close(&b);
-}
-
 static void storage_in_mixed_precision(void **state)
 {
     rig r = rig_open(true);
     int casts = 0, of_value[4096] = { 0 };
 
     (void)state;
-    train(&r, network(&r, false, false));
+    net_train(&r, net_blocks(&r, false, false));
     dg_backend_close(&r.backend);
     assert_int_equal(dg_backend_open(&r.backend, "cpu", r.d), 0);
     assert_int_equal(dg_passes(r.p, DG_F32, DG_BF16, r.backend, 1, r.d), 0);
@@ -510,7 +263,7 @@ static void one_rank_needs_no_collectives(void **state)
     n = dg_all_reduce(b, dg_const_i32(b, DG_SCALAR, (int32_t[]){ 3 }), DG_SUM, "dp");
     loss = dg_mul(b, dg_sum(b, w, DG_ALL_AXES, false), dg_real(b, n));
     g = dg_all_reduce_gradients(b, dg_backward(b, loss, 1), "dp");
-    dg_adamw(b, g, DG_NONE, &adamw);
+    dg_adamw(b, g, DG_NONE, &net_adamw);
     dg_result(b, "loss", dg_all_reduce(b, loss, DG_MEAN, "dp"));
     assert_int_equal(rig_count(&r, DG_OP(all_reduce)) + rig_count(&r, DG_OP(all_reduce_i32)),
                      4); /* two say whether all is finite */
@@ -535,10 +288,10 @@ static void gradients_are_reduced_in_buckets(void **state)
 
     (void)state;
     dg_build_axis(r.b, "dp", 2);
-    dg_val loss = network(&r, false, true);
+    dg_val loss = net_blocks(&r, false, true);
     dg_val g = dg_all_reduce_gradients(r.b, dg_backward(r.b, loss, 1), "dp");
 
-    dg_adamw(r.b, g, DG_NONE, &adamw);
+    dg_adamw(r.b, g, DG_NONE, &net_adamw);
     dg_params_seal(r.params);
     dg_pass_precision(r.p, DG_F32, DG_F32, NULL);
     dg_pass_recompute(r.p);
@@ -585,7 +338,7 @@ static void a_fused_value_is_gone(void **state)
     dg_val x = dg_input(r.b, "images", DG_REAL, DG_SHAPE(1, 4, 4, 3)), y;
 
     (void)state;
-    y = norm(&r, "n", conv(&r, "c", x, 2, 3));
+    y = net_norm(&r, "n", net_conv(&r, "c", x, 2, 3));
     dg_backward(r.b, dg_sum(r.b, dg_relu(r.b, y), DG_ALL_AXES, false), 1);
     assert_true(dg_is_poison(dg_relu(r.b, y)));
     check_only(r.d, "value-fused");
@@ -660,10 +413,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_training_equals_unfused),
         cmocka_unit_test(fused_evaluation_equals_unfused),
-        cmocka_unit_test(frozen_norms_join_convolutions_on_devices),
-        cmocka_unit_test(convolutions_that_others_read_stay),
-        cmocka_unit_test(products_take_what_follows_on_devices),
-        cmocka_unit_test(norms_add_up_their_gradients_on_devices),
         cmocka_unit_test(recomputed_gradients_keep_every_bit),
         cmocka_unit_test(recomputed_values_are_stored_alike),
         cmocka_unit_test(averages_follow),
