@@ -95,7 +95,8 @@ void dg_feeder_give_back(dg_feeder *s, dg_feeder_batch *batch);
  * spoilt. */
 bool dg_feeder_votes(const dg_node *node);
 
-/* Number of one rank's batches in the plan of an epoch. */
+/* Number of one rank's batches in the plan of an epoch. dropped: samples of the plan that are in
+ * none of them; may be NULL. */
 int dg_feeder_length(int64_t *n, const dg_planning *plan, int64_t epoch, int64_t *dropped,
                      dg_diag *d) DG_MUST_USE;
 
