@@ -12,19 +12,25 @@
 #include "tensor/build.h"
 #include "tensor/passes.h"
 
-typedef struct made {
+/* A scope, and its program at the first of its sizes; NULL: it could not be made, or is wrong. */
+typedef struct checked_scope {
     const dg_scope *scope;
-    dg_program *program;
-} made;
+    const dg_size *sizes;
+    int n_sizes, batch;
+    dg_program *first;
+} checked_scope;
 
-/* A graph being checked, and the programs made of it: per scope one for each of its sizes. */
+/* A graph being checked. */
 typedef struct checked {
     const dg_graph *g;
     dg_params *params;
     dg_arena *a;
-    DG_VEC(made) programs;
-    bool lowered; /* false: some scope could not be */
-    bool trained; /* there are gradients */
+    checked_scope *scopes;
+    int n_scopes;
+    bool lowered;    /* false: some scope could not be, at some size */
+    bool trained;    /* there are gradients */
+    dg_diag *second; /* what the second look found: told if nothing else is wrong */
+    int second_rc;
 } checked;
 
 /* ---- coverage -------------------------------------------------------------------------------- */
@@ -125,25 +131,76 @@ static bool size_is_seen(const dg_size *sizes, int i)
     return false;
 }
 
-static int check_scope(checked *c, const dg_scope *scope, dg_diag *d)
+/* Lowers a scope at one of its sizes. */
+static int lower_at(checked *c, dg_program **p, const checked_scope *s, int i, dg_diag *d)
 {
-    static const dg_size none[1];
-    const dg_size *sizes = none;
-    dg_program *p;
-    int n, batch, rc = dg_scope_listed(&sizes, &n, &batch, scope, d);
+    const dg_size size = s->n_sizes ? s->sizes[i] : (dg_size){ 0, 0 };
+    int rc = dg_lower(p, c->g, s->scope, size, s->batch, c->params, NULL, NULL, d);
 
-    for (int i = 0; i < (n ? n : 1) && rc == 0; i++) {
-        if (size_is_seen(sizes, i))
+    c->lowered &= rc == 0;
+    return rc;
+}
+
+/* Declares a scope's parameters: no pass may run before all scopes have done so. */
+static int check_first(checked *c, const dg_scope *scope, dg_diag *d)
+{
+    checked_scope *s = &c->scopes[c->n_scopes++];
+    int rc;
+
+    s->scope = scope;
+    DG_TRY(dg_scope_listed(&s->sizes, &s->n_sizes, &s->batch, scope, d));
+    DG_TRY(lower_at(c, &s->first, s, 0, d));
+    c->trained |= s->first->grads;
+    if (scope->kind == DG_SCOPE_TRAIN)
+        DG_TRY(check_coverage(c->g, s->first, scope, d));
+out:
+    if (rc < 0)
+        dg_program_close(&s->first);
+    return rc;
+}
+
+static int n_ranks(const dg_graph *g)
+{
+    return g->axis ? (int)(g->ranks * g->mesh.tp) : 1;
+}
+
+/* Looks at a program as it is run, and beside the scope's first, which ranks may run at the same
+ * step. h: NULL for one rank. */
+static void look_again(checked *c, const checked_scope *s, const dg_second_host *h, dg_program *p)
+{
+    int rc = c->second_rc;
+
+    if (!h || rc < 0)
+        return;
+    DG_TRY(dg_passes(p, DG_F32, DG_F32, NULL, n_ranks(c->g), c->second));
+    DG_TRY(dg_second_look(p, h, c->second));
+    if (p != s->first && h->size.axes & h->live)
+        DG_TRY(dg_second_meet(s->first, p, h->size.axes & h->live, h, c->second));
+out:
+    c->second_rc = rc;
+}
+
+/* The programs of other sizes are many and large: one is closed before the next is made. */
+static int check_sizes(checked *c, checked_scope *s, dg_diag *d)
+{
+    const dg_second_host *h = NULL;
+    dg_program *p;
+    int rc = 0;
+
+    if (!s->first)
+        return 0;
+    if (n_ranks(c->g) > 1)
+        h = dg_second_host_make(c->g, s->scope, c->a);
+    look_again(c, s, h, s->first);
+    for (int i = 1; i < s->n_sizes && rc == 0; i++) {
+        if (size_is_seen(s->sizes, i))
             continue;
-        rc = dg_lower(&p, c->g, scope, sizes[i], batch, c->params, NULL, NULL, d);
-        c->lowered &= rc == 0;
-        if (rc < 0)
-            break;
-        c->trained |= p->grads;
-        if (i == 0 && scope->kind == DG_SCOPE_TRAIN)
-            rc = check_coverage(c->g, p, scope, d);
-        DG_PUSH(c->a, c->programs, ((made){ scope, p }));
+        rc = lower_at(c, &p, s, i, d);
+        if (rc == 0)
+            look_again(c, s, h, p);
+        dg_program_close(&p);
     }
+    dg_program_close(&s->first);
     return rc;
 }
 
@@ -268,46 +325,24 @@ static int check_ranks(const dg_graph *g, dg_params *params, dg_diag *d)
     return rc;
 }
 
-/* Looks at the programs as they are run, and at those that ranks may run at one step. */
-static int check_programs(checked *c, dg_diag *d)
-{
-    const int ranks = (int)(c->g->ranks * c->g->mesh.tp);
-    const dg_second_host *h = NULL;
-    const made *first = NULL;
-    int rc = 0;
-
-    if (!c->g->axis || ranks < 2)
-        return 0;
-    for (int i = 0; i < c->programs.n; i++) {
-        const made *m = &c->programs.items[i];
-        bool other = first && first->scope == m->scope;
-
-        if (!other) {
-            first = m;
-            h = dg_second_host_make(c->g, m->scope, c->a);
-        }
-        DG_TRY(dg_passes(m->program, DG_F32, DG_F32, NULL, ranks, d));
-        DG_TRY(dg_second_look(m->program, h, d));
-        if (other && h->size.axes & h->live)
-            DG_TRY(dg_second_meet(first->program, m->program, h->size.axes & h->live, h, d));
-    }
-out:
-    return rc;
-}
-
 /* The program of the evaluation that the checkpoint is chosen by; NULL: there is none. */
 static const dg_program *evaluated(const checked *c)
 {
-    for (int i = 0; i < c->programs.n && c->g->checkpoint.best; i++)
-        if (c->programs.items[i].scope == c->g->checkpoint.best->scope)
-            return c->programs.items[i].program;
+    for (int i = 0; i < c->n_scopes && c->g->checkpoint.best; i++)
+        if (c->scopes[i].scope == c->g->checkpoint.best->scope)
+            return c->scopes[i].first;
     return NULL;
 }
 
 int dg_graph_check(const dg_graph *g, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    checked c = { .g = g, .params = dg_params_open(), .a = a, .lowered = true };
+    checked c = { .g = g,
+                  .params = dg_params_open(),
+                  .a = a,
+                  .scopes = DG_NEW_N(a, 1 + g->n_evaluates, checked_scope),
+                  .lowered = true,
+                  .second = dg_diag_open() };
     const dg_node *first = NULL;
     int rc = check_digest(g, d), own, n;
 
@@ -324,23 +359,29 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
         rc = rc ? rc : own;
     }
     if (g->train) {
-        own = check_scope(&c, g->train, d);
+        own = check_first(&c, g->train, d);
         rc = rc ? rc : own;
     }
     n = dg_params_n(c.params);
     for (int i = 0; i < g->n_evaluates; i++) {
-        own = check_scope(&c, g->evaluates[i], d);
+        own = check_first(&c, g->evaluates[i], d);
         rc = rc ? rc : own;
     }
     own = c.lowered && c.trained ? check_evaluated(g, c.params, n, d) : 0;
     rc = rc ? rc : own;
     own = dg_best_check(g, evaluated(&c), d);
     rc = rc ? rc : own;
+    for (int i = 0; i < c.n_scopes; i++) {
+        own = check_sizes(&c, &c.scopes[i], d);
+        rc = rc ? rc : own;
+    }
     own = c.lowered ? check_ranks(g, c.params, d) : 0;
     rc = rc ? rc : own;
-    rc = rc ? rc : check_programs(&c, d);
-    for (int i = 0; i < c.programs.n; i++)
-        dg_program_close(&c.programs.items[i].program);
+    if (rc == 0) {
+        dg_diag_merge(d, c.second);
+        rc = c.second_rc;
+    }
+    dg_diag_close(&c.second);
     dg_params_close(&c.params);
     dg_arena_close(&a);
     dg_diag_sort(d);
