@@ -294,6 +294,8 @@ static int conv_run(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_conv_plan *pl
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
+enum { LONG_PARAMETERS = 12010 }; /* the first driver that takes dg_cuda_calls */
+
 static const char *versions(char *buf, size_t n)
 {
     int driver = 0, runtime = 0;
@@ -434,11 +436,17 @@ static int open_device(dg_cuda_runtime **r, int device, const char *options)
     return 0;
 }
 
+/* CUDA takes a driver of any minor version of its own, but long parameters are the driver's. */
 static int look(const char *options, int *n, char *text, size_t size)
 {
+    int driver = 0;
+
     *n = 0;
     versions(text, size);
-    return *options ? DG_CUDA_BAD_OPTION : told(cudaGetDeviceCount(n));
+    if (*options)
+        return DG_CUDA_BAD_OPTION;
+    (void)cudaDriverGetVersion(&driver);
+    return driver && driver < LONG_PARAMETERS ? DG_CUDA_OLD_DRIVER : told(cudaGetDeviceCount(n));
 }
 
 static const char *error_text(int code, char *buf, size_t n)
