@@ -3,6 +3,7 @@
 #include "graph/registry.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,12 @@
 #include "graph/contract.h"
 #include "graph/plugin.h"
 #include "graph/structure.h"
+
+enum {
+    MOST_CONF = 1 << 20, /* bytes of a conf struct */
+    PORT_FLAGS = DG_PORT_OUT | DG_PORT_OPTIONAL | DG_PORT_MAIN | DG_PORT_DROPS |
+                 DG_PORT_EMPTY_ABSENT | DG_PORT_VARIES | DG_PORT_INVARIANT | DG_PORT_FURTHER,
+};
 
 struct dg_registry {
     dg_arena *arena;
@@ -148,6 +155,9 @@ static void check_ports(checker *k)
             bad_class(k, "class-type", "port \"%s\": \"%s\" is no type: %s at character %d",
                       p->name, p->type ? p->type : "", p->type ? why : "missing",
                       p->type ? at + 1 : 0);
+        if (p->flags & ~(uint32_t)PORT_FLAGS)
+            bad_class(k, "class-flags", "port \"%s\": its flags %#x are not known here", p->name,
+                      p->flags);
         n_main += (p->flags & DG_PORT_MAIN) != 0;
         if ((p->flags & DG_PORT_MAIN && !(p->flags & DG_PORT_OUT)) ||
             (p->flags & DG_PORT_OPTIONAL && p->flags & DG_PORT_OUT))
@@ -156,6 +166,19 @@ static void check_ports(checker *k)
     }
     if (n_main > 1)
         bad_class(k, "class-flags", "more than one output is main");
+}
+
+/* True if no word is empty or stands twice. */
+static bool are_words(const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!*words[i])
+            return false;
+        for (int j = 0; j < i; j++)
+            if (strcmp(words[i], words[j]) == 0)
+                return false;
+    }
+    return true;
 }
 
 static void check_default(checker *k, const dg_attr *a, const char *what)
@@ -170,15 +193,39 @@ static void check_default(checker *k, const dg_attr *a, const char *what)
         if (n < 1 || !(a->def >= 0 && a->def < n))
             bad_class(k, "class-default", "%s \"%s\": the default is none of its words", what,
                       a->name);
+        else if (!are_words(words, n))
+            bad_class(k, "class-twice",
+                      "%s \"%s\": of its words \"%s\" one is empty or stands twice", what, a->name,
+                      a->text);
     } else if (a->kind == DG_ATTR_NUM || a->kind == DG_ATTR_INT || a->kind == DG_ATTR_BOOL) {
         if (!(a->lo <= a->hi) || (!a->required && !(a->def >= a->lo && a->def <= a->hi)))
             bad_class(k, "class-default", "%s \"%s\": the default %g lies outside %g to %g", what,
                       a->name, a->def, a->lo, a->hi);
+        else if (a->kind != DG_ATTR_NUM && !a->required &&
+                 !(fabs(a->def) < 0x1p63 && a->def == floor(a->def)))
+            bad_class(k, "class-default", "%s \"%s\": the default %g is no integer", what, a->name,
+                      a->def);
     } else if (a->text && !dg_attr_read(a, room, a->text, NULL, tmp)) {
         bad_class(k, "class-default", "%s \"%s\": the default \"%s\" cannot be read", what, a->name,
                   a->text);
     }
     dg_arena_close(&tmp);
+}
+
+static bool is_in_conf(size_t offset, size_t bytes, size_t conf_size)
+{
+    return offset <= conf_size && conf_size - offset >= bytes &&
+           (bytes == sizeof(bool) || offset % sizeof(void *) == 0);
+}
+
+/* True if another attribute before it has some of its bytes. */
+static bool is_shared(const dg_attr *table, const dg_attr *a)
+{
+    for (const dg_attr *b = table; b != a; b++)
+        if (strcmp(a->name, b->name) != 0 && b->offset < a->offset + dg_attr_bytes(a->kind) &&
+            a->offset < b->offset + dg_attr_bytes(b->kind))
+            return true;
+    return false;
 }
 
 static void check_attrs(checker *k, const dg_attr *table, size_t conf_size, const char *what)
@@ -190,8 +237,15 @@ static void check_attrs(checker *k, const dg_attr *table, size_t conf_size, cons
             bad_class(k, "class-name", "\"%s\" cannot be the name of an %s", a->name, what);
         if (dg_attr_find(table, a->name) != a || (table == k->c->attrs && is_port(k->c, a->name)))
             bad_class(k, "class-twice", "%s \"%s\" stands twice", what, a->name);
-        if (bytes == 0 || a->offset > conf_size || conf_size - a->offset < bytes)
-            bad_class(k, "class-conf", "%s \"%s\" lies outside the conf struct", what, a->name);
+        if (bytes == 0)
+            bad_class(k, "class-conf", "%s \"%s\": there is no kind %d", what, a->name,
+                      (int)a->kind);
+        else if (!is_in_conf(a->offset, bytes, conf_size))
+            bad_class(k, "class-conf", "%s \"%s\" lies outside the conf struct, or across members",
+                      what, a->name);
+        else if (is_shared(table, a))
+            bad_class(k, "class-conf", "%s \"%s\" has the place of another one in the conf struct",
+                      what, a->name);
         else
             check_default(k, a, what);
         if (!dg_attr_flags_fit(a))
@@ -265,9 +319,29 @@ static void check_functions(checker *k)
         bad_class(k, "class-functions", "schedule comes with sizes");
     if ((c->begin != NULL) != (c->take != NULL) || (c->take != NULL) != (c->finish != NULL))
         bad_class(k, "class-functions", "begin, take and finish come together");
-    if (c->children && (c->children_offset > c->conf_size ||
-                        c->conf_size - c->children_offset < sizeof(dg_children)))
+    if (c->children && !is_in_conf(c->children_offset, sizeof(dg_children), c->conf_size))
         bad_class(k, "class-conf", "the children lie outside the conf struct");
+    if (c->names_offset && !is_in_conf(c->names_offset, sizeof(dg_names), c->conf_size))
+        bad_class(k, "class-conf", "the names lie outside the conf struct");
+}
+
+static void check_children(checker *k)
+{
+    for (const dg_child_class *child = k->c->children; child && child->name; child++) {
+        if (!is_member_name(child->name))
+            bad_class(k, "class-name", "\"%s\" cannot be the name of an element", child->name);
+        for (const dg_child_class *other = k->c->children; other != child; other++)
+            if (strcmp(other->name, child->name) == 0)
+                bad_class(k, "class-twice", "element <%s> stands twice", child->name);
+        if (!child->doc)
+            bad_class(k, "class-doc", "element <%s> is not documented", child->name);
+        if (child->conf_size > MOST_CONF || child->most < 0)
+            bad_class(k, "class-conf", "element <%s>: %zu bytes and at most %d of them cannot be",
+                      child->name, child->conf_size, child->most);
+        else
+            check_attrs(k, child->attrs, child->conf_size,
+                        dg_printf(k->r->arena, "attribute of <%s>", child->name));
+    }
 }
 
 static void check_class(checker *k)
@@ -284,11 +358,15 @@ static void check_class(checker *k)
         bad_class(k, "class-twice", "there is such a class already");
     if (!c->brief)
         bad_class(k, "class-doc", "it is not documented");
+    if ((unsigned)c->role > DG_ROLE_SINK)
+        bad_class(k, "class-role", "there is no role %d", (int)c->role);
     check_ports(k);
-    check_attrs(k, c->attrs, c->conf_size, "attribute");
-    for (const dg_child_class *child = c->children; child && child->name; child++)
-        check_attrs(k, child->attrs, child->conf_size,
-                    dg_printf(k->r->arena, "attribute of <%s>", child->name));
+    if (c->conf_size > MOST_CONF)
+        bad_class(k, "class-conf", "its conf struct has %zu bytes, at most %d are known here",
+                  c->conf_size, (int)MOST_CONF);
+    else
+        check_attrs(k, c->attrs, c->conf_size, "attribute");
+    check_children(k);
     check_functions(k);
     check_rules(k);
 }
@@ -365,6 +443,11 @@ int dg_registry_load(dg_registry *r, const char *path, dg_where at, dg_diag *d)
     rc = dg_library_open(&handle, &p, path, at, d);
     if (rc < 0)
         return rc;
+    for (int i = 0; i < r->plugins.n; i++)
+        if (r->plugins.items[i].handle == handle) { /* the same file by another path */
+            dg_library_close(&handle);
+            return 0;
+        }
     DG_PUSH(r->arena, r->plugins, ((struct loaded){ dg_strdup(r->arena, path), handle }));
     for (int i = 0; p->classes[i]; i++) {
         int own = add(r, p->classes[i], at, d);

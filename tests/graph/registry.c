@@ -67,7 +67,8 @@ static void ports(void **state)
                                      DG_OUT_MAIN("b", "f[]", ""),
                                      { 0 } },
                          flags[] = { { "a", "f[]", DG_PORT_OUT | DG_PORT_OPTIONAL, "" }, { 0 } },
-                         none[] = { DG_IN("a", NULL, ""), { 0 } };
+                         none[] = { DG_IN("a", NULL, ""), { 0 } },
+                         unknown[] = { { "a", "f[]", 1 << 20, "" }, { 0 } };
     dg_node_class c = good;
 
     (void)state;
@@ -82,6 +83,8 @@ static void ports(void **state)
     c.ports = mains;
     refused(c, "class-flags");
     c.ports = flags;
+    refused(c, "class-flags");
+    c.ports = unknown;
     refused(c, "class-flags");
     c.ports = NULL;
     refused(c, "class-table");
@@ -103,9 +106,31 @@ static void attributes(void **state)
                     { 0 } },
         unknown[] = { { "s", DG_ATTR_STR, offsetof(conf, s), false, 128, 0, 0, 0, NULL, "s" },
                       { 0 } },
+        same[] = { { "n", DG_ATTR_ENUM, offsetof(conf, n), false, 0, 0, 0, 0, "a|a", "n" }, { 0 } },
+        blank[] = { { "n", DG_ATTR_ENUM, offsetof(conf, n), false, 0, 0, 0, 0, "a||b", "n" },
+                    { 0 } },
+        half[] = { DG_INT(conf, n, 0.5, 0, 2, "n"), { 0 } },
+        huge[] = { DG_INT(conf, n, 1e300, 0, 1e301, "n"), { 0 } },
+        shared[] = { DG_NUM(conf, x, 1, 0, 2, "x"),
+                     { "y", DG_ATTR_STR, offsetof(conf, x), false, 0, 0, 0, 0, NULL, "y" },
+                     { 0 } },
+        across[] = { { "y", DG_ATTR_NUM, offsetof(conf, x) + 1, false, 0, 0, 0, 1, NULL, "y" },
+                     { 0 } },
         mute[] = { DG_NUM(conf, x, 1, 0, 2, NULL), { 0 } },
         kind[] = { { "odd", (dg_attr_kind)99, 0, false, 0, 0, 0, 1, NULL, "odd" }, { 0 } };
-    static const dg_child_class kids[] = { { "kid", range, sizeof(conf), 0, "kid" }, { 0 } };
+    static const dg_child_class kids[] = { { "kid", range, sizeof(conf), 0, "kid" }, { 0 } },
+                                two[] = { { "kid", NULL, 0, 0, "kid" },
+                                          { "kid", NULL, 0, 0, "kid" },
+                                          { 0 } },
+                                odd[] = { { "A kid", NULL, 0, 0, "kid" }, { 0 } },
+                                quiet[] = { { "kid", NULL, 0, 0, NULL }, { 0 } },
+                                vast[] = { { "kid", NULL, (size_t)1 << 60, 0, "kid" }, { 0 } },
+                                few[] = { { "kid", NULL, 0, -1, "kid" }, { 0 } };
+    static const struct {
+        const dg_child_class *table;
+        const char *id;
+    } wrong[] = { { kids, "class-default" }, { two, "class-twice" }, { odd, "class-name" },
+                  { quiet, "class-doc" },    { vast, "class-conf" }, { few, "class-conf" } };
     dg_node_class c = good;
 
     (void)state;
@@ -125,6 +150,18 @@ static void attributes(void **state)
     refused(c, "class-conf");
     c.attrs = kind;
     refused(c, "class-conf");
+    c.attrs = same;
+    refused(c, "class-twice");
+    c.attrs = blank;
+    refused(c, "class-twice");
+    c.attrs = half;
+    refused(c, "class-default");
+    c.attrs = huge;
+    refused(c, "class-default");
+    c.attrs = shared;
+    refused(c, "class-conf");
+    c.attrs = across;
+    refused(c, "class-conf");
     c.attrs = mute;
     refused(c, "class-doc");
     c.attrs = flags;
@@ -132,9 +169,11 @@ static void attributes(void **state)
     c.attrs = unknown;
     refused(c, "class-flags");
     c = good;
-    c.children = kids;
     c.children_offset = offsetof(conf, kids);
-    refused(c, "class-default");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        c.children = wrong[i].table;
+        refused(c, wrong[i].id);
+    }
 }
 
 /* What the engine reads is found by its flag; in tables without flags, by the name of old. */
@@ -196,6 +235,17 @@ static void functions(void **state)
     c.children = kids;
     c.children_offset = sizeof(conf);
     refused(c, "class-conf");
+    c = good;
+    c.names_offset = (size_t)-8; /* where the engine would write */
+    refused(c, "class-conf");
+    c = good;
+    c.conf_size = (size_t)1 << 60;
+    refused(c, "class-conf");
+    c = good;
+    c.role = (dg_role)-5;
+    refused(c, "class-role");
+    c.role = DG_ROLE_SINK + 1;
+    refused(c, "class-role");
     c = good;
     c.brief = NULL;
     refused(c, "class-doc");
