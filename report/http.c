@@ -39,11 +39,14 @@ typedef struct body { /* of a request, while it comes in */
     dg_arena *arena;
     DG_VEC(const char *) names; /* of the parts; their bytes are in `bytes` */
     DG_VEC(dg_str) bytes;
-    size_t held; /* counted in the server's `bytes` */
-    int refused; /* the status, or 0 */
-    bool whole;  /* counted in the server's `answering` */
+    size_t held;     /* counted in the server's `bytes` */
+    size_t received; /* bytes that came, with a form's own */
+    int refused;     /* the status, or 0 */
+    bool whole;      /* counted in the server's `answering` */
 } body;
 
+enum { PART_BYTES = 64 }; /* what a part takes beside its name and bytes */
+enum { PATIENCE = 4 };    /* a refused body is read up to so many times the limit */
 enum { FORM_BUFFER = 1 << 16, STREAM_BLOCK = 1 << 13 };
 enum { LAST_ANSWERS_S = 5 }; /* a client may not read */
 
@@ -125,8 +128,8 @@ static enum MHD_Result take_field(void *self, enum MHD_ValueKind kind, const cha
     body *b = self;
 
     (void)kind, (void)key, (void)type, (void)coding;
-    if (!file || !take_room(b, n)) /* a field that is no file is not read */
-        return MHD_YES;
+    if (!file || !take_room(b, n + (at == 0 ? strlen(file) + PART_BYTES : 0)))
+        return MHD_YES; /* a field that is no file is not read */
     if (at == 0)
         add_part(b, file);
     if (b->bytes.n)
@@ -136,9 +139,12 @@ static enum MHD_Result take_field(void *self, enum MHD_ValueKind kind, const cha
 
 static void take_bytes(body *b, const char *bytes, size_t n)
 {
+    b->received += n;
     if (b->refused)
         return;
-    if (b->form) {
+    if (b->received > b->server->conf.most_bytes) { /* without a length that said so */
+        b->refused = MHD_HTTP_CONTENT_TOO_LARGE;
+    } else if (b->form) {
         (void)MHD_post_process(b->form, bytes, n);
     } else if (take_room(b, n)) {
         if (b->bytes.n == 0)
@@ -332,8 +338,8 @@ static enum MHD_Result take(void *self, struct MHD_Connection *c, const char *ur
     }
     if (*n) {
         take_bytes(b, bytes, *n);
-        *n = 0;
-        return MHD_YES;
+        *n = 0; /* a client that never ends is not waited for */
+        return b->received / PATIENCE > s->conf.most_bytes ? MHD_NO : MHD_YES;
     }
     return b->refused ? refuse(s, c, b->refused) : answer_whole(s, c, url, method, b);
 }

@@ -101,6 +101,29 @@ def chunked():
         c.close()
 
 
+def endless(part):
+    """A form of that part again and again, without a length: refused past the limit, and not read for ever."""
+    def sent(most):
+        s = socket.create_connection((host, int(port)), timeout=600)
+        s.sendall(b"POST /detect HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n"
+                  b"Content-Type: multipart/form-data; boundary=0123456789abcdef\r\n\r\n")
+        piece = part * (65536 // len(part))
+        try:
+            for _ in range(most // len(piece)):
+                s.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+            s.sendall(b"0\r\n\r\n")
+            answer = s.makefile("rb").read()
+        except ConnectionError:
+            answer = b""
+        s.close()
+        return answer
+
+    short, long = sent(3 << 19), sent(64 << 20)
+    if b" 413 " not in short or b"serve-large" not in short:
+        return f"of 1.5 MiB: {short!r}"
+    return f"of 64 MiB: {long!r}" if long else ""
+
+
 def large():
     c = http.client.HTTPConnection(host, int(port), timeout=600)
     c.putrequest("POST", "/detect")
@@ -174,6 +197,9 @@ cases = {
     "too many files": lambda: error(form(*[("a.png", b"x")] * 65), 413, "serve-many"),
     "a request that is too large": large,
     "one that does not say how large it is": chunked,
+    "a form of empty files that never ends":
+        lambda: endless(b'--0123456789abcdef\r\nContent-Disposition: form-data; name="i"; filename="a.png"\r\n\r\n\r\n'),
+    "a field that never ends": lambda: endless(b'--0123456789abcdef\r\nContent-Disposition: form-data; name="i"\r\n\r\nx'),
     "a place that is not there": lambda: error(ask("/elsewhere"), 404, "serve-path"),
     "another method": lambda: error(ask("/detect"), 405, "serve-method") or error(ask("/health", b"x"), 405, "serve-method"),
     "a client that goes away": cut,
