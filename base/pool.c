@@ -115,7 +115,8 @@ static void count_team(void *got)
 
 void dg_parallel_for(int threads, int64_t n, dg_range_fn *body, void *ctx)
 {
-    job j = { body, ctx, n, n < threads ? (int)n : threads };
+    const int most = threads < DG_THREADS_MOST ? threads : DG_THREADS_MOST;
+    job j = { body, ctx, n, n < most ? (int)n : most };
 
     if (n <= 0)
         return;
@@ -160,6 +161,13 @@ int dg_pool_check(int threads, dg_diag *d)
 {
     int got = threads;
 
+    if (threads > DG_THREADS_MOST) {
+        dg_fail(d, DG_EINPUT, DG_NOWHERE, "threads-many",
+                "%d threads are wanted, at most %d are possible", threads, (int)DG_THREADS_MOST);
+        dg_help(d, "this process may use %d cores: more threads than that make it slower",
+                dg_threads_available());
+        return -DG_EINPUT;
+    }
 #ifndef DG_NO_OPENMP
     if (threads > 1)
         GOMP_parallel(count_team, &got, (unsigned)threads, 0);

@@ -19,8 +19,10 @@ int dg_pool_team(int threads);
 
 int dg_threads_available(void); /* cores this process may use: affinity mask and container quota */
 
-/* Fails when the runtime starts fewer than `threads` threads (OMP_THREAD_LIMIT, OMP_DYNAMIC,
- * cgroup): a primitive built for `threads` would deadlock. */
+enum { DG_THREADS_MOST = 1024 }; /* OpenMP's runtime needs room on the stack for each */
+
+/* Fails for more than that, and when the runtime starts fewer than `threads` threads
+ * (OMP_THREAD_LIMIT, OMP_DYNAMIC, cgroup): a primitive built for `threads` would deadlock. */
 int dg_pool_check(int threads, dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -109,6 +109,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 _NAME = "libdetrgraph.so.0"
 _HERE = Path(__file__).resolve().parent
 _library: Optional[ctypes.CDLL] = None
+_team: Optional[int] = None  # the process that OpenMP's threads are in; they do not survive a fork
 
 
 def _load() -> ctypes.CDLL:
@@ -152,6 +153,27 @@ def text(value: Optional[str]) -> Optional[bytes]:
     if "\0" in value:
         raise ValueError("a NUL character is in the text")
     return os.fsencode(value)
+
+
+def count(name: str, value: int) -> int:
+    """A number for an int in C, which would take the last 32 bits of a larger one."""
+    if not 0 <= value < 1 << 31:
+        raise ValueError(f"{name} {value}: a number from 0 to 2^31 - 1 is expected")
+    return value
+
+
+def take_threads(value: int) -> int:
+    """The number of threads, if this process can have them: OpenMP would wait for ever for threads
+    that a fork has left behind."""
+    global _team
+    if value != 1:
+        here = os.getpid()
+        if _team not in (None, here):
+            raise RuntimeError(
+                f"this process was forked from process {_team}, and the threads of the library "
+                "stayed there: start it by multiprocessing.get_context(\"spawn\"), or give threads=1")
+        _team = here
+    return count("threads", value)
 
 
 def texts(values: list[str]) -> Any:

@@ -44,6 +44,8 @@ class Detector:
         self._lock = threading.RLock()
         self._library = _c.library()
         self._keep_pixels = keep_pixels
+        self._process = os.getpid()
+        self._threads = threads
         given = settings(sets or {})
         said: list[str] = []
 
@@ -57,8 +59,8 @@ class Detector:
             size=ctypes.sizeof(_c.DetectorOptions), model=_c.text(os.fspath(model)),
             weights=_c.text(os.fspath(weights)) if weights is not None else None, last=last,
             n_sets=len(given), sets=_c.texts(given), precision=_c.text(precision),
-            device=_c.text(device), threads=threads, program=b"detrgraph for Python",
-            log=self._log)
+            device=_c.text(device), threads=_c.take_threads(threads),
+            program=b"detrgraph for Python", log=self._log)
         with Diagnostics() as d:
             status = self._library.dg_detector_open(ctypes.byref(self._pointer),
                                                     ctypes.byref(options), d.pointer)
@@ -77,6 +79,9 @@ class Detector:
         self.batch = int(self._library.dg_detector_room(self._pointer))
 
     def close(self) -> None:
+        if self._process != os.getpid():  # the lock may be that of a thread that is not here
+            self._pointer = ctypes.c_void_p()
+            return
         with self._lock:
             if self._pointer:
                 self._library.dg_detector_close(ctypes.byref(self._pointer))
@@ -104,6 +109,8 @@ class Detector:
         least = self.threshold if threshold is None else float(threshold)
         if not 0 <= least <= 1:
             raise ValueError(f"threshold {least}: a score from 0 to 1 is expected")
+        if isinstance(images, (str, os.PathLike, bytes)):
+            raise TypeError("predict_all takes a list of images; predict takes one")
         results: list[Result] = []
         source = iter(images)
         more = True
@@ -126,7 +133,7 @@ class Detector:
             path = _c.text(os.fspath(image))
             return lambda d: int(c.dg_detector_add_file(self._pointer, path, d))
         view = _view(image)
-        if view.ndim == 1:
+        if view.ndim == 1 and view.itemsize == 1:
             data = view.tobytes()
             return lambda d: int(c.dg_detector_add_bytes(self._pointer, b"bytes", data, len(data),
                                                          d))
@@ -135,6 +142,8 @@ class Detector:
                                                       ctypes.byref(pixels), d))
 
     def _compute(self, adders: list[_Adder], threshold: float) -> list[Result]:
+        if self._process != os.getpid():
+            _c.take_threads(self._threads)
         with self._lock:
             if not self._pointer:
                 raise ValueError("the detector is closed")
@@ -209,7 +218,9 @@ def _pixels(view: memoryview, order: str) -> _c.Pixels:
     if channels not in (1, 3, 4):
         raise ValueError(f"an array of the shape {list(shape)}: [height, width], or [height, "
                          "width, 1, 3 or 4] is expected")
-    if 0 in shape or max(shape[:2]) > 1 << 20:
-        raise ValueError(f"an image of {shape[1]} x {shape[0]} pixels")
+    # before it is copied; as in detrgraph/data.h
+    if 0 in shape or max(shape[:2]) > 1 << 15 or shape[0] * shape[1] > 1 << 28:
+        raise ValueError(f"an image of {shape[1]} x {shape[0]} pixels; sides from 1 to 32768 and at "
+                         "most 268435456 pixels are accepted")
     kind = _GRAY if channels == 1 else _ORDERS[order, channels]
     return _c.Pixels(shape[1], shape[0], kind, 0, view.tobytes())

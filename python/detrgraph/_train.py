@@ -164,8 +164,8 @@ def train(pipeline: Union[str, "os.PathLike[str]"],
     options = _c.RunOptions(
         size=ctypes.sizeof(_c.RunOptions), file=_c.text(file), n_sets=len(given),
         sets=_c.texts(given), precision=_c.text(precision), program=b"detrgraph for Python",
-        threads=threads, has_seed=seed is not None, seed=seed or 0, log=bridge.log,
-        device=_c.text(device),
+        threads=_c.take_threads(threads), has_seed=seed is not None, seed=seed or 0,
+        log=bridge.log, device=_c.text(device),
         resumes=_c.text(str(out) if out is not None else "") if resume else None)
     with Diagnostics() as d:
         try:

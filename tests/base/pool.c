@@ -89,6 +89,8 @@ static void the_threads_are_there(void **state)
     assert_int_equal(dg_pool_check(1, d), 0);
     assert_int_equal(dg_pool_check(3, d), 0);
     assert_int_equal(dg_diag_n(d), 0);
+    assert_int_equal(dg_pool_check(1000000, d), -DG_EINPUT); /* it ended by SIGSEGV */
+    check_only(d, "threads-many");
     dg_diag_close(&d);
 }
 

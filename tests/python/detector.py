@@ -2,6 +2,7 @@
 import os
 import pathlib
 import random
+import signal
 import struct
 import subprocess
 import threading
@@ -234,6 +235,45 @@ class Detectors(unittest.TestCase):
     def test_a_checkpoint_and_weights(self):
         self.same(Detector("trained/checkpoints/last").predict(PHOTO, 0))
         self.same(Detector("tiny.xml", "trained/ema.safetensors", sets={"batch": 1}).predict(PHOTO, 0))
+
+    def test_arguments_that_are_none(self):
+        for threads in (-1, 1 << 40):
+            with self.assertRaises(ValueError):
+                Detector("trained", threads=threads)
+        for wrong in (PHOTO, pathlib.Path(PHOTO), b"bytes"):
+            with self.assertRaises(TypeError):
+                self.detector.predict_all(wrong)
+        with self.assertRaises(TypeError):
+            self.detector.predict(memoryview(bytes(8)).cast("f"))
+        for h, w in ((1, 40000), (40000, 1)):
+            with self.assertRaisesRegex(ValueError, "32768"):
+                self.detector.predict(memoryview(bytes(40000)).cast("B", [h, w]))
+
+    def test_a_forked_process(self):
+        """It waited for ever for threads that are not there."""
+        def fork(work):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                try:
+                    work()
+                    os._exit(0)
+                except RuntimeError as e:
+                    os._exit(5 if "spawn" in str(e) else 6)
+                except BaseException:
+                    os._exit(7)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        with Detector("trained", threads=2) as d:
+            d.predict(PHOTO)
+            self.assertEqual(fork(lambda: d.predict(PHOTO)), 5)
+            self.assertEqual(fork(lambda: Detector("trained", threads=2)), 5)
+            self.assertEqual(fork(lambda: Detector("trained", threads=1).predict(PHOTO)), 0)
+            self.assertEqual(fork(lambda: self.detector.predict(PHOTO)), 0)
+            d._lock.acquire()  # as by another thread
+            self.assertEqual(fork(d.close), 0)
+            d._lock.release()
+            d.predict(PHOTO)
 
     def test_threads_share_a_detector(self):
         wrong = []
