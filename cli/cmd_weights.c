@@ -261,10 +261,10 @@ static int fetch(call *c)
         return dg_fail(c->d, DG_EINPUT, DG_NOWHERE, "fetch-home",
                        "there is no folder to keep it in: set HOME or XDG_CACHE_HOME");
     if (strncmp(url, "http:", 5) != 0 && strncmp(url, "https:", 6) != 0)
-        return dg_fail(c->d, DG_EINPUT, (dg_where){ .file = url }, "fetch-url",
-                       "files are fetched over https and http");
+        return dg_fail(c->d, DG_EINPUT, (dg_where){ .file = dg_fetch_named(c->arena, url) },
+                       "fetch-url", "files are fetched over https and http");
     if (strncmp(url, "http:", 5) == 0)
-        dg_warn(c->d, (dg_where){ .file = url }, "fetch-plain",
+        dg_warn(c->d, (dg_where){ .file = dg_fetch_named(c->arena, url) }, "fetch-plain",
                 "without TLS anybody on the way can change what comes");
     to = dg_path_join(c->arena, folder, p ? p->file : name_of_url(c->arena, url));
     DG_TRY(dg_fetch(&x, url, to, c->o->force, dg_rewrites(STDERR_FILENO), c->d));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,13 +27,14 @@
 enum { ATTEMPTS = 5, REDIRECTS = 10, STALLED_S = 60, CONNECT_S = 30 };
 
 typedef struct transfer {
-    const char *url, *part, *tag_file;
+    const char *url, *named, *part, *tag_file; /* named: the address, to be printed and noted */
     dg_arena *arena;
     CURL *curl;
     int fd;
     int64_t had, got; /* bytes in the part before, and now */
     int64_t total;    /* of the whole file; 0: unknown */
     bool begun;       /* the answer's body has begun */
+    bool page;        /* it is a web page */
     bool show, failed_write;
     char tag[256];  /* ETag or Last-Modified of this answer */
     char range[64]; /* Content-Range of this answer */
@@ -72,6 +74,7 @@ static size_t take_header(char *text, size_t size, size_t n, void *ctx)
 /* Looks at the answer before its first byte is written: the rest of the part, or all of a file. */
 static bool begin_body(transfer *t)
 {
+    const char *type = NULL;
     dg_diag *ignored = dg_diag_open();
     long long from = -1, last = 0, all = 0;
     curl_off_t length = -1;
@@ -80,6 +83,12 @@ static bool begin_body(transfer *t)
     t->begun = true;
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_getinfo(t->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    curl_easy_getinfo(t->curl, CURLINFO_CONTENT_TYPE, &type);
+    t->page = type && strncasecmp(type, "text/html", 9) == 0;
+    if (t->page) {
+        dg_diag_close(&ignored);
+        return false;
+    }
     if (status == 206 && sscanf(t->range, "bytes %lld-%lld/%lld", &from, &last, &all) >= 2 &&
         from == t->had) {
         t->total = all > 0 ? all : 0;
@@ -235,9 +244,14 @@ static const char *proxy_named(void)
 
 static int fail(const transfer *t, CURLcode code, const char *to, dg_diag *d)
 {
-    const dg_where at = { .file = t->url };
+    const dg_where at = { .file = t->named };
     const char *why = t->reason[0] ? t->reason : curl_easy_strerror(code), *proxy = proxy_named();
 
+    if (t->page) {
+        dg_fail(d, DG_EIO, at, "fetch-page", "what comes is a web page, not a file of weights");
+        dg_help(d, "open the address in a browser: it may ask for a login, or link to the file");
+        return -DG_EIO;
+    }
     switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
@@ -247,7 +261,7 @@ static int fail(const transfer *t, CURLcode code, const char *to, dg_diag *d)
                 proxy ? "the way goes by the proxy %s, which the environment names: is it right?"
                       : "is this machine online%s? if it needs a proxy: https_proxy=HOST:PORT in "
                         "the environment",
-                proxy ? proxy : "");
+                proxy ? dg_fetch_named(t->arena, proxy) : "");
         dg_help(d, "or fetch it on another machine, and put it here: %s", to);
         break;
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -324,13 +338,14 @@ static int fill_part(transfer *t, const char *to, int64_t *resumed, dg_diag *d)
                 unlink(t->tag_file);
             continue;
         }
-        if (code == CURLE_OK && !t->begun) /* an empty file */
-            code = begin_body(t) ? CURLE_OK : CURLE_WRITE_ERROR;
+        if (code == CURLE_OK && !t->begun)
+            return dg_fail(d, DG_EIO, (dg_where){ .file = t->named }, "fetch-empty",
+                           "the server gives an empty file");
         if (code == CURLE_OK) {
             *resumed = t->had;
             return 0;
         }
-        if (code == CURLE_WRITE_ERROR && !t->failed_write && ftruncate(t->fd, 0) == 0) {
+        if (code == CURLE_WRITE_ERROR && !t->failed_write && !t->page && ftruncate(t->fd, 0) == 0) {
             unlink(t->tag_file); /* another part came than was asked for */
             continue;
         }
@@ -355,14 +370,14 @@ static int accept_part(dg_fetched *out, const transfer *t, const char *to, bool 
     DG_TRY(dg_fetched_sum(out, t->part, d));
     if (*noted && strcmp(noted, out->sha256) != 0) {
         rc =
-            dg_fail(d, DG_EINPUT, (dg_where){ .file = t->url }, "fetch-differs",
+            dg_fail(d, DG_EINPUT, (dg_where){ .file = t->named }, "fetch-differs",
                     "its SHA-256 is %s, and was %s when it was fetched before", out->sha256, noted);
         dg_help(d, "if it was published anew, --force takes it");
         unlink(t->part);
         unlink(t->tag_file);
         goto out;
     }
-    DG_TRY(dg_fetched_note(out, t->url, to, d));
+    DG_TRY(dg_fetched_note(out, t->named, to, d));
     if (fsync(t->fd) < 0 || rename(t->part, to) < 0)
         rc = dg_fail(d, DG_EIO, (dg_where){ .file = to }, "fetch-write", "cannot write: %s",
                      strerror(errno));
@@ -371,20 +386,50 @@ out:
     return rc;
 }
 
+/* Opens the part for this process alone; waits while another one fills it. */
+static int open_part(transfer *t, const char *to, dg_diag *d)
+{
+    bool waits = false, mine = false;
+    struct stat open_one, there;
+
+    while (!mine) {
+        t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+        if (t->fd < 0)
+            return dg_fail(d, DG_EIO, (dg_where){ .file = t->part }, "fetch-write",
+                           "cannot write: %s", strerror(errno));
+        if (flock(t->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+            if (!waits)
+                dg_say_error("another process fetches it: waiting for %s\n", to);
+            waits = true;
+            (void)flock(t->fd, LOCK_EX);
+        } /* a file system without locks: as if alone */
+        mine = fstat(t->fd, &open_one) == 0 && stat(t->part, &there) == 0 &&
+               open_one.st_ino == there.st_ino && open_one.st_dev == there.st_dev;
+        if (!mine)
+            close(t->fd); /* it is whole and in its place, or was given up */
+        if (!mine && dg_exists(to)) {
+            t->fd = -1;
+            return 0;
+        }
+    }
+    return 0;
+}
+
 static int fetch(dg_fetched *out, const char *url, const char *to, bool force, bool show,
                  dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    transfer t = { .url = url, .arena = a, .fd = -1, .show = show };
+    transfer t = {
+        .url = url, .named = dg_fetch_named(a, url), .arena = a, .fd = -1, .show = show
+    };
     int rc;
 
     t.part = dg_printf(a, "%s.part", to);
     t.tag_file = dg_printf(a, "%s.part.tag", to);
     DG_TRY(dg_mkdirs(dg_path_folder(a, to), d));
-    t.fd = open(t.part, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (t.fd < 0) {
-        rc = dg_fail(d, DG_EIO, (dg_where){ .file = t.part }, "fetch-write", "cannot write: %s",
-                     strerror(errno));
+    DG_TRY(open_part(&t, to, d));
+    if (t.fd < 0) { /* the other process has fetched it */
+        rc = dg_fetched_check(out, to, d);
         goto out;
     }
     curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -416,11 +461,19 @@ static int fetch(dg_fetched *out, const char *url, const char *to, bool force, b
             "fetch it with another program, and put it here: %s; or install "
             "libcurl4-openssl-dev, then configure and build again",
             to);
-    (void)write_note;
     return -DG_EUNSUPPORTED;
 }
 
 #endif
+
+const char *dg_fetch_named(dg_arena *a, const char *url)
+{
+    const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
+    const size_t n = strcspn(host, "/?#");
+    const char *at = memrchr(host, '@', n);
+
+    return at ? dg_printf(a, "%.*s%s", (int)(host - url), url, at + 1) : url;
+}
 
 int dg_fetch(dg_fetched *out, const char *url, const char *to, bool force, bool show, dg_diag *d)
 {

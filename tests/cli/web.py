@@ -5,9 +5,10 @@
 /changed  another file each time, with another ETag, cut once
 /norange  cuts once and knows no ranges
 /away     redirects to /plain; /round redirects to itself; /down redirects to http
+/page     a web page; /empty  nothing; /slow  takes a second; /late  the same, without a tag
 /gone     404; /busy  503 once
 """
-import hashlib, http.server, os, ssl, sys
+import hashlib, http.server, os, ssl, sys, time
 
 portfile, name = sys.argv[1:3]
 body = open(name, "rb").read()
@@ -67,6 +68,22 @@ class Answer(http.server.BaseHTTPRequestHandler):
             self.redirect("http://127.0.0.1:1/plain")
         elif path == "/busy" and n == 1:
             self.send_error(503)
+        elif path in ("/page", "/empty"):
+            page = b"<html>log in</html>" if path == "/page" else b""
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8" if page else "application/octet-stream")
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+        elif path in ("/slow", "/late"):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            if path == "/slow":
+                self.send_header("ETag", '"slow"')
+            self.end_headers()
+            for at in range(0, len(body), 30000):
+                self.wfile.write(body[at:at + 30000])
+                time.sleep(0.1)
         elif path == "/gone":
             self.send_error(404)
         elif path == "/other":
