@@ -10,8 +10,17 @@
 
 #include "base/map.h"
 
+enum { STRANGERS = 16 };        /* the latest are remembered */
 enum { MAX_VALUES = 16 << 20 }; /* bytes of values that ranks put, per attempt */
 static const double BEACON_S = 0.1, LATE_S = 0.3, SLEPT_S = 10;
+
+/* A process with the run's key that is none of its ranks. */
+typedef struct stranger {
+    dg_peer peer;
+    uint32_t rank; /* that it says to be */
+    int64_t process;
+    char why[512];
+} stranger;
 
 struct dg_coordinator {
     dg_arena *arena;
@@ -30,7 +39,8 @@ struct dg_coordinator {
     size_t n_value_bytes;
     dg_peer *peers; /* address of each rank's latest message, in attempt_arena */
     uint32_t attempt;
-    int n_ranks;
+    int n_ranks, n_strangers;
+    stranger strangers[STRANGERS];
     dg_elastic elastic;
     uint64_t published; /* number of state changes already published */
     int n_invalid;
@@ -149,6 +159,70 @@ static void keep_value(dg_coordinator *c, const dg_message *m)
     dg_map_set(c->values, m->put.name, dg_strdup(c->attempt_arena, m->put.text));
 }
 
+/* Tells a peer that the run is over for it; for the others it goes on. */
+static void send_away(dg_coordinator *c, const dg_peer *to, const stranger *x)
+{
+    dg_message m = { .kind = DG_SAY_STATE, .attempt = c->attempt };
+
+    m.state = (dg_state){ .confirmed = -1,
+                          .stop_after = -1,
+                          .save_after = -1,
+                          .over = DG_OVER_FAILED,
+                          .reason = x->why };
+    send_to(c, to, &m);
+}
+
+/* A machine that was started twice, or for another number of ranks, must not speak for a rank: what
+ * it says later would end the run. False: it is sent away. */
+static bool admit(dg_coordinator *c, const dg_peer *from, const dg_message *m)
+{
+    stranger *x = &c->strangers[c->n_strangers % STRANGERS];
+    char taken[160];
+    dg_str s = { 0 };
+
+    dg_str_fmt(&s, "rank %u (%.64s, process %lld) ", m->rank, m->hello.host,
+               (long long)m->hello.process);
+    if (m->hello.ranks != c->n_ranks)
+        dg_str_fmt(
+            &s,
+            "was started as one of %lld, and this run has %d ranks: --ranks and --nodes must "
+            "be the same on every machine",
+            (long long)m->hello.ranks, c->n_ranks);
+    else if (dg_judge_is_taken(c->judge, m, taken, sizeof taken))
+        dg_str_fmt(&s,
+                   "is there already, as %s: was this machine started twice, or with the "
+                   "--node-rank of another?",
+                   taken);
+    else
+        goto out;
+    *x = (stranger){ .peer = *from, .rank = m->rank, .process = m->hello.process };
+    snprintf(x->why, sizeof x->why, "%s", s.s);
+    c->n_strangers++;
+    dg_log_line(c->conf.env, DG_WARN, "%s; it is sent away", x->why);
+    send_away(c, from, x);
+    dg_str_free(&s);
+    return false;
+out:
+    dg_str_free(&s);
+    return true;
+}
+
+/* True if the message is a stranger's, or of its launcher, which is told why it has ended. */
+static bool is_of_stranger(dg_coordinator *c, const dg_peer *from, const dg_message *m)
+{
+    for (int i = 0; i < c->n_strangers && i < STRANGERS; i++) {
+        const stranger *x = &c->strangers[i];
+
+        if (m->kind == DG_SAY_GONE && m->rank == x->rank && m->gone.process == x->process) {
+            send_away(c, from, x);
+            return true;
+        }
+        if (x->peer.n == from->n && memcmp(x->peer.id, from->id, from->n) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void take_message(dg_coordinator *c, dg_socket *s, const dg_peer *from, const dg_message *m,
                          double now)
 {
@@ -162,7 +236,8 @@ static void take_message(dg_coordinator *c, dg_socket *s, const dg_peer *from, c
         answer_join(c, from, m);
         return;
     }
-    if (!rank || !c->judge || m->attempt != c->attempt)
+    if (!rank || !c->judge || m->attempt != c->attempt || is_of_stranger(c, from, m) ||
+        (m->kind == DG_SAY_HELLO && !admit(c, from, m)))
         return;
     if (m->kind == DG_SAY_PUT)
         keep_value(c, m);

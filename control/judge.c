@@ -473,6 +473,16 @@ void dg_judge_take(dg_judge *r, const dg_message *m, double now)
     }
 }
 
+bool dg_judge_is_taken(const dg_judge *r, const dg_message *m, char *buf, size_t size)
+{
+    const dg_judge_rank *k = m->rank < (uint32_t)r->conf.ranks ? &r->ranks[m->rank] : NULL;
+
+    if (!k || !k->hello || (k->process == m->hello.process && strcmp(k->host, m->hello.host) == 0))
+        return false;
+    dg_judge_name(r, (int)m->rank, buf, size);
+    return true;
+}
+
 /* ---- what happens to ranks ------------------------------------------------------------------- */
 
 void dg_judge_gone(dg_judge *r, int i, int status, double now)

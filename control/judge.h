@@ -32,6 +32,8 @@ void dg_judge_close(dg_judge **r);
 
 /* Handles a rank's message; ignores those of other attempts and of unknown ranks. */
 void dg_judge_take(dg_judge *r, const dg_message *m, double now);
+/* True if another process than the sender of this hello is that rank; buf gets its name. */
+bool dg_judge_is_taken(const dg_judge *r, const dg_message *hello, char *buf, size_t size);
 /* the rank's process ended; status as from wait */
 void dg_judge_gone(dg_judge *r, int rank, int status, double now);
 /* missed: the rank has been silent for a moment, so its connection should be probed. closed: the

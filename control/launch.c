@@ -158,7 +158,7 @@ static void take_signal(launcher *l)
     }
 }
 
-static void ended(void *ctx, int i, int status)
+static void ended(void *ctx, int i, int64_t process, int status)
 {
     launcher *l = ctx;
     int rank = l->seat.first + i;
@@ -166,7 +166,7 @@ static void ended(void *ctx, int i, int status)
     if (l->plane.coordinator)
         dg_coordinator_gone(l->plane.coordinator, rank, status);
     else if (l->plane.link)
-        dg_link_gone(l->plane.link, rank, 0, status);
+        dg_link_gone(l->plane.link, rank, process, status);
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) { /* `| head` has read enough */
         dg_str limit = { 0 };
         bool limited = dg_limits_memory(&limit);

@@ -82,6 +82,7 @@ int dg_link_open(dg_link **out, const dg_link_conf *conf, dg_diag *d)
     (void)gethostname(host, sizeof host - 1);
     hello.hello.host = host;
     hello.hello.process = getpid();
+    hello.hello.ranks = t->ranks;
     if (!conf->launcher)
         post_message(l, &hello);
 out:

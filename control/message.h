@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "control/rates.h"
 
-enum { DG_FRAME_VERSION = 1, DG_FRAME_MAX = 16 << 20, DG_MAX_RANKS = 1024 };
+enum { DG_FRAME_VERSION = 2, DG_FRAME_MAX = 16 << 20, DG_MAX_RANKS = 1024 };
 
 typedef enum dg_message_kind {
     DG_SAY_TICKET = 1, /* launcher to its rank, by descriptor: identity and secrets */
@@ -91,7 +91,7 @@ typedef struct dg_message {
         } ticket;
         struct {
             const char *host;
-            int64_t process;
+            int64_t process, ranks; /* ranks: of the run, as it was started on that machine */
         } hello;
         struct {
             const char *path;

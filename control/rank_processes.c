@@ -215,11 +215,12 @@ int dg_rank_processes_fd(const dg_rank_processes *c, int i)
     return c->processes[i].pidfd;
 }
 
-void dg_rank_processes_reap(dg_rank_processes *c, void (*ended)(void *ctx, int i, int status),
-                            void *ctx)
+void dg_rank_processes_reap(dg_rank_processes *c,
+                            void (*ended)(void *ctx, int i, int64_t process, int status), void *ctx)
 {
     for (int i = 0; i < c->n; i++) {
         process *p = &c->processes[i];
+        const pid_t pid = p->pid;
 
         if (!p->pid || waitpid(p->pid, &p->status, WNOHANG) != p->pid)
             continue;
@@ -229,7 +230,7 @@ void dg_rank_processes_reap(dg_rank_processes *c, void (*ended)(void *ctx, int i
         p->pid = 0;
         c->alive--;
         if (ended)
-            ended(ctx, i, p->status);
+            ended(ctx, i, pid, p->status);
     }
 }
 

@@ -35,7 +35,8 @@ int dg_rank_processes_alive(const dg_rank_processes *c);
 /* A descriptor that becomes readable when process i ends, for poll; -1: it has ended. */
 int dg_rank_processes_fd(const dg_rank_processes *c, int i);
 /* Collects ended processes; calls `ended` (may be NULL) for each, with the status from wait. */
-void dg_rank_processes_reap(dg_rank_processes *c, void (*ended)(void *ctx, int i, int status),
+void dg_rank_processes_reap(dg_rank_processes *c,
+                            void (*ended)(void *ctx, int i, int64_t process, int status),
                             void *ctx);
 int dg_rank_processes_status(const dg_rank_processes *c, int i); /* after it has ended */
 const dg_recorder *dg_rank_processes_recorder(const dg_rank_processes *c, int i);

@@ -247,7 +247,7 @@ static void test_refusals(void **state)
     fixture *f = *state;
 
     refused(f, 0, "X", 1, "does not begin as a message does");
-    refused(f, 4, "\2", 1, "another version");
+    refused(f, 4, "\1", 1, "another version");
     refused(f, 6, "\0", 1, "a kind that there is not");
     refused(f, 6, "\xff\xff", 2, "a kind that there is not");
     refused(f, 12, "\0\0\1", 3, "beyond all ranks");

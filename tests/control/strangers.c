@@ -181,6 +181,73 @@ static void test_no_reason(void **state)
     failed_with(f, "no-reason", "rank 0 of 3");
 }
 
+/* A process says that it is this rank of so many, and later that it has failed; its launcher says
+ * that it has ended. reason: what both get to know. NULL: they are let in. */
+static void comes(fixture *f, uint32_t rank, int64_t process, int64_t ranks, const char *reason)
+{
+    const dg_message said[] = {
+        { .kind = DG_SAY_HELLO, .rank = rank, .hello = { "b", process, ranks } },
+        { .kind = DG_SAY_FAIL, .rank = rank, .fail = { .id = "x", .text = "x" } },
+        { .kind = DG_SAY_GONE, .rank = rank, .gone = { process, 9 } },
+    };
+    dg_str frame = { 0 };
+    dg_socket *s[2];
+    dg_hub *hub;
+
+    assert_int_equal(dg_hub_open(&hub, f->d), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dg_socket_open(&s[i], hub, DG_DEALER, dg_coordinator_commands(f->c),
+                                        &f->rank_key, f->server.public_key, f->d),
+                         0);
+    for (int i = 0; i < (reason ? 3 : 1); i++) {
+        bool told = !reason || i == 1;
+        dg_message m;
+
+        frame.n = 0;
+        dg_message_write(&frame, &said[i]);
+        assert_true(dg_socket_send(s[i == 2], NULL, frame.s, frame.n));
+        for (int k = 0; k < PATIENCE && !told; k++) {
+            dg_hub_wait(hub, NULL, 0, 10);
+            told = dg_socket_receive(s[i == 2], NULL, &frame);
+        }
+        assert_true(told);
+        if (!reason || i == 1)
+            continue;
+        assert_int_equal(dg_message_read(&m, f->a, frame.s, frame.n, f->d), 0);
+        assert_int_equal(m.kind, DG_SAY_STATE);
+        assert_int_equal(m.state.over, DG_OVER_FAILED);
+        assert_non_null(strstr(m.state.reason, reason));
+    }
+    dg_str_free(&frame);
+    dg_hub_close(&hub); /* sends what waits */
+}
+
+/* A machine that is started twice, with the number of another, or for another number of ranks: it
+ * is told, and the run goes on. */
+static void test_twice(void **state)
+{
+    fixture *f = *state;
+    dg_control_file e = { dg_coordinator_asks(f->c), f->server.public_key, f->ctl_key.public_key,
+                          f->ctl_key.secret_key, 1 };
+    bool known = false;
+
+    comes(f, 1, 100, RANKS, NULL);
+    for (int i = 0; i < PATIENCE && !known; i++) {
+        dg_str status = { 0 };
+        bool done;
+
+        assert_int_equal(dg_control_file_ask(&e, "status", "", ANSWER_S, &done, &status, f->d), 0);
+        known = status.s && strstr(status.s, "(b, process 100)");
+        dg_str_free(&status);
+    }
+    assert_true(known);
+    comes(f, 1, 200, RANKS, "is there already, as rank 1 (b, process 100)");
+    comes(f, 2, 300, RANKS + 1, "--ranks and --nodes must be the same on every machine");
+    comes(f, RANKS, 300, RANKS + 1, "was started as one of 4, and this run has 3 ranks");
+    assert_true(logged(f, "rank 3 (b, process 300)"));
+    assert_int_equal(look(f).over, DG_OVER_NO);
+}
+
 static void test_store(void **state)
 {
     fixture *f = *state;
@@ -227,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_long_ask, control_set_up, control_tear_down),
         cmocka_unit_test_setup_teardown(test_other_key, control_set_up, control_tear_down),
         cmocka_unit_test_setup_teardown(test_no_reason, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_twice, control_set_up, control_tear_down),
         cmocka_unit_test_setup_teardown(test_store, control_set_up, control_tear_down),
         cmocka_unit_test_setup_teardown(test_address_in_use, control_set_up, control_tear_down),
     };
