@@ -158,9 +158,11 @@ void *dg_link_serve(void *ctx)
         (void)ignored;
         check_launcher(l);
         now = dg_monotonic_s();
-        /* this thread was suspended: do not count that time as silence */
-        if (now - before > LATE_S)
+        /* this thread was suspended: do not count that time as silence, nor as time in a node */
+        if (now - before > LATE_S) {
             p.heard_s += now - before;
+            p.since_s += now - before;
+        }
         before = now;
         pthread_mutex_lock(&l->lock);
         closing = l->closing;
