@@ -441,3 +441,14 @@ void dg_str_shell(dg_str *s, const char *word)
         dg_str_add_n(s, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
     dg_str_add(s, "'");
 }
+
+const char *dg_shell(dg_arena *a, const char *word)
+{
+    dg_str s = { 0 };
+    const char *quoted;
+
+    dg_str_shell(&s, word);
+    quoted = dg_strdup(a, s.s);
+    dg_str_free(&s);
+    return quoted;
+}

@@ -4,6 +4,8 @@
 
 #include <detrgraph/core.h>
 
+#include "base/arena.h"
+
 /* Zero-initialise before use; s is NULL until something is added, then NUL-terminated. */
 typedef struct dg_str {
     char *s;
@@ -15,9 +17,10 @@ void dg_str_add(dg_str *s, const char *text);
 void dg_str_add_n(dg_str *s, const char *text, size_t n);
 void dg_str_fmt(dg_str *s, const char *fmt, ...) DG_PRINTF(2, 3);
 void dg_str_vfmt(dg_str *s, const char *fmt, va_list ap) DG_PRINTF(2, 0);
-void dg_str_json(dg_str *s, const char *text);  /* as a quoted JSON string; NULL is null */
-void dg_str_shell(dg_str *s, const char *word); /* as one word for a shell; NULL is empty */
-void dg_str_xml(dg_str *s, const char *text);   /* escaped for XML text and attribute values */
+void dg_str_json(dg_str *s, const char *text);       /* as a quoted JSON string; NULL is null */
+void dg_str_shell(dg_str *s, const char *word);      /* as one word for a shell; NULL is empty */
+const char *dg_shell(dg_arena *a, const char *word); /* the same, in the arena */
+void dg_str_xml(dg_str *s, const char *text);        /* escaped for XML text and attribute values */
 /* Makes text from files, people and other machines safe to show: malformed UTF-8 becomes "?", and
  * so do C0 and C1 controls, which begin escape sequences, and characters that turn the direction of
  * writing (U+202E) or break lines. plain: one line; shown: lines and tabs stay. */

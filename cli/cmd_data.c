@@ -210,7 +210,11 @@ static int convert(const opts *o, const dg_words *words)
             dg_say("  data.yaml has no val, which most programs want: --hold-out 0.2 makes one\n");
         dg_next("data check %s", words->v[2]);
     } else if (dg_diag_at(d, 0)->code == DG_EINPUT && !dg_exists(words->v[2])) {
-        dg_help(d, "detrgraph data check %s names all that is wrong with it", words->v[1]);
+        dg_str set = { 0 };
+
+        dg_str_shell(&set, words->v[1]);
+        dg_help(d, "detrgraph data check %s names all that is wrong with it", set.s);
+        dg_str_free(&set);
     }
     dg_print_diag(d, NULL);
     dg_diag_close(&d);

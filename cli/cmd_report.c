@@ -83,7 +83,8 @@ static int verb_report(const void *given, const dg_words *words, dg_arena *a)
     if (rc == 0 && (page || o->out)) {
         dg_say("%s\n", path);
         if (page && words->n == 1)
-            dg_next("predict %s IMAGE...   (%s opens in any browser)", words->v[0], path);
+            dg_next("predict %s IMAGE...   (%s opens in any browser)", dg_shell(a, words->v[0]),
+                    path);
     } else if (rc == 0)
         dg_say("%s", text.s);
     dg_print_diag(d, NULL);

@@ -170,8 +170,13 @@ static void say_next(const opts *o, const dg_run *run)
 {
     const char *folder = o->out ? o->out : dg_run_folder(run);
 
-    if (folder)
-        dg_next("predict %s IMAGE...   (%s/report.html tells about the run)", folder, folder);
+    dg_str word = { 0 };
+
+    if (!folder)
+        return;
+    dg_str_shell(&word, folder);
+    dg_next("predict %s IMAGE...   (%s/report.html tells about the run)", word.s, folder);
+    dg_str_free(&word);
 }
 
 /* Of ranks other than 0, which logs for all: only what --debug has each tell. */
@@ -310,11 +315,11 @@ static int refuse_folder(const char *folder, dg_arena *a)
 
     dg_say_error("detrgraph run: %s is a folder, a pipeline is expected\n", folder);
     if (run)
-        dg_say_error("to continue the run in it: detrgraph run %s/pipeline.xml --out %s --resume\n",
-                     folder, folder);
+        dg_say_error("to continue the run in it: detrgraph run %s --out %s --resume\n",
+                     dg_shell(a, dg_path_join(a, folder, "pipeline.xml")), dg_shell(a, folder));
     else
         dg_say_error("if it holds data: detrgraph init --data %s writes a pipeline for them\n",
-                     folder);
+                     dg_shell(a, folder));
     return DG_EXIT_USAGE;
 }
 

@@ -319,8 +319,11 @@ static int say_end(top *t, const dg_diag *d)
     (as_json(t) ? dg_say_error : dg_say)("the job has ended at step %lld: %s%s%.*s\n",
                                          (long long)n->step, n->state, *n->why ? ", " : "",
                                          (int)strcspn(n->why, "\n"), n->why);
-    if (failed && !as_json(t))
-        dg_say("detrgraph doctor %s says where each rank was\n", t->folder);
+    if (failed && !as_json(t)) {
+        dg_str_shell(&ending, t->folder);
+        dg_say("detrgraph doctor %s says where each rank was\n", ending.s);
+    }
+    dg_str_free(&ending);
     return failed ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 

@@ -65,7 +65,8 @@ int dg_control_file_read(const char *folder, dg_control_file *e, dg_arena *a, dg
         dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "run-not-running",
                 "no job is running in this folder: it has no file \"%s\"", name);
         if (dg_exists(dg_path_join(a, folder, "run.json")))
-            dg_help(d, "one has been: detrgraph report %s --format text says how it ended", folder);
+            dg_help(d, "one has been: detrgraph report %s --format text says how it ended",
+                    dg_shell(a, folder));
         return -DG_EINPUT;
     }
     DG_TRY(dg_json_read(&root, a, path, d));

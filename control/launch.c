@@ -217,7 +217,7 @@ static void dump_recorders(launcher *l, const dg_diag *why)
     if (rc == 0)
         dg_log_line(l->c->env, DG_INFO,
                     "the ranks' last steps stand in %s; detrgraph doctor %s reads them", folder,
-                    l->view.folder);
+                    dg_shell(l->arena, l->view.folder));
     dg_str_free(&text);
     dg_diag_close(&ignored);
 }

@@ -148,7 +148,7 @@ static void help_form(const dg_node *loader, dg_arena *a, dg_diag *d)
         dg_help(d,
                 "the folder looks like a data set for <loader.%s>; detrgraph init --data %s "
                 "writes a pipeline for it",
-                dg_form_name(l.form), root);
+                dg_form_name(l.form), dg_shell(a, root));
     dg_diag_close(&ignored);
 }
 

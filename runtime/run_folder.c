@@ -114,7 +114,8 @@ static int open_log(dg_train *t, bool resumed, dg_diag *d)
         fclose(f);
         dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-busy",
                 "another run is writing into this folder");
-        dg_help(d, "--out names another; detrgraph ctl %s status asks the run in it", t->out);
+        dg_help(d, "--out names another; detrgraph ctl %s status asks the run in it",
+                dg_shell(t->arena, t->out));
         return -DG_EINPUT;
     }
     if (!f || (!resumed && ftruncate(fileno(f), 0))) {

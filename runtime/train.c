@@ -398,7 +398,7 @@ static int end_interrupted(dg_train *t, dg_diag *d)
                   : dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped", "stopped after step %lld%s%s",
                             (long long)t->progress->step,
                             t->out ? ", which is saved; --resume auto continues with --out " : "",
-                            t->out ? t->out : "");
+                            t->out ? dg_shell(t->arena, t->out) : "");
 }
 
 /* Handles an evaluation that failed or was asked to stop: the step before it is complete, and

@@ -201,10 +201,14 @@ static int refuse(const dg_archive *a, const tally *f, dg_diag *d)
                 "it was trained for %lld class%s, this pipeline has %lld: %d tensors do not fit",
                 (long long)f->classes_file, f->classes_file == 1 ? "" : "es", (long long)f->classes,
                 f->n_shapes);
+        dg_str file = { 0 };
+
+        dg_str_shell(&file, a->file);
         dg_help(d,
                 "detrgraph init --data DIR --pretrained %s writes a pipeline that keeps "
                 "everything else of it for your classes",
-                a->file);
+                file.s);
+        dg_str_free(&file);
     } else if (f->n_shapes) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-shape",
                 "%d tensors have another shape than in this model: %s", f->n_shapes, f->shapes.s);
