@@ -171,7 +171,8 @@ def take_threads(value: int) -> int:
         if _team not in (None, here):
             raise RuntimeError(
                 f"this process was forked from process {_team}, and the threads of the library "
-                "stayed there: start it by multiprocessing.get_context(\"spawn\"), or give threads=1")
+                "stayed there: start it by multiprocessing.get_context(\"spawn\"), or give "
+                "threads=1")
         _team = here
     return count("threads", value)
 

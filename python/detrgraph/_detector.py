@@ -220,7 +220,7 @@ def _pixels(view: memoryview, order: str) -> _c.Pixels:
                          "width, 1, 3 or 4] is expected")
     # before it is copied; as in detrgraph/data.h
     if 0 in shape or max(shape[:2]) > 1 << 15 or shape[0] * shape[1] > 1 << 28:
-        raise ValueError(f"an image of {shape[1]} x {shape[0]} pixels; sides from 1 to 32768 and at "
-                         "most 268435456 pixels are accepted")
+        raise ValueError(f"an image of {shape[1]} x {shape[0]} pixels; sides from 1 to 32768 and "
+                         "at most 268435456 pixels are accepted")
     kind = _GRAY if channels == 1 else _ORDERS[order, channels]
     return _c.Pixels(shape[1], shape[0], kind, 0, view.tobytes())
