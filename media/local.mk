@@ -60,7 +60,8 @@ module_sources += media/video/ffmpeg.c
 CLEANFILES += detrgraph-video.so media/video/ffmpeg.o
 media/video/ffmpeg.o: media/video/ffmpeg.c media/video/module.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && \
-	$(CC) $(AM_CPPFLAGS) $(FFMPEG_CFLAGS:-I%=-isystem %) $(AM_CFLAGS) $(CFLAGS) -fPIC -c -o $@ $<
+	$(CC) $(AM_CPPFLAGS) $(FFMPEG_CFLAGS:-I%=-isystem %) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
+	-fPIC -c -o $@ $<
 detrgraph-video.so: media/video/ffmpeg.o
-	$(AM_V_CCLD)$(CC) -shared $(DG_SANITIZE) -Wl,--as-needed -o $@ $< $(FFMPEG_LIBS)
+	$(AM_V_CCLD)$(CC) -shared $(AM_LDFLAGS) $(LDFLAGS) -o $@ $< $(FFMPEG_LIBS)
 endif
