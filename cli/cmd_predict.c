@@ -302,12 +302,12 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
     }
     if (w.weights && dg_trained_published(w.place, w.weights)) {
         images = *words; /* no word is a model */
-    } else if (words->n < 2) {
-        dg_say_error(
-            "detrgraph predict: more is expected after \"%s\"\nusage: detrgraph predict %s\n",
-            words->v[0], dg_verb_predict.args);
-        return DG_EXIT_USAGE;
     } else if (!dg_trained_given("predict", w.place, w.weights)) {
+        return DG_EXIT_USAGE;
+    } else if (words->n < 2) {
+        dg_say_error("detrgraph predict: images, folders of them or videos are expected after "
+                     "\"%s\"\nusage: detrgraph predict %s\n",
+                     words->v[0], dg_verb_predict.args);
         return DG_EXIT_USAGE;
     }
     if (!dg_trained_least(&threshold, "predict", o->threshold))

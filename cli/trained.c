@@ -12,9 +12,18 @@ bool dg_trained_given(const char *verb, const char *place, const char *weights)
 {
     if (weights || dg_is_folder(place) || (dg_exists(place) && !dg_path_ends(place, ".xml")))
         return true;
-    dg_say_error("detrgraph %s: --weights FILE is needed, or a run's folder in the place of the "
-                 "pipeline\n",
-                 verb);
+    if (dg_trained_published(place, NULL))
+        dg_say_error("detrgraph %s: %s is the name of published weights: --weights %s\n", verb,
+                     place, place);
+    else if (!dg_exists(place))
+        dg_say_error("detrgraph %s: %s: there is no such folder or file; the folder of a run is "
+                     "expected, or a pipeline and --weights FILE\n",
+                     verb, place);
+    else
+        dg_say_error(
+            "detrgraph %s: --weights FILE is needed, or a run's folder in the place of the "
+            "pipeline\n",
+            verb);
     return false;
 }
 

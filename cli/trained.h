@@ -13,7 +13,8 @@ typedef struct dg_trained_words {
     int64_t threads;
 } dg_trained_words;
 
-/* False if neither weights nor a run's folder are given, after reporting that for the verb. */
+/* False if neither weights nor a run's folder are given, or what is given is not there, after
+ * reporting that for the verb. */
 bool dg_trained_given(const char *verb, const char *place, const char *weights);
 
 /* The same for a verb whose only word is place, "" if there is none: published weights then stand
