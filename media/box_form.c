@@ -7,7 +7,7 @@
 
 static const double small = 1.5; /* px */
 static const double slack = 1;   /* px that a box may reach outside its image */
-enum { LEAST_SIDE = 8, LEAST_BOXES = 4 };
+enum { LEAST_SIDE = 8, LEAST_BOXES = 4, MANY_OUTSIDE = 8 };
 
 static bool fits(double left, double top, double right, double bottom, int w, int h)
 {
@@ -68,7 +68,8 @@ dg_box_verdict dg_box_forms_judge(const dg_box_forms *f, dg_arena *a)
                            (long long)f->tiny, (long long)f->n, small);
         return v;
     }
-    if (f->n < LEAST_BOXES || outside * 5 < f->n)
+    /* objects in the middle of their images stay inside in other forms, too: many tell more */
+    if (f->n < LEAST_BOXES || outside * (outside < MANY_OUTSIDE ? 5 : 10) < f->n)
         return v;
     for (int k = 0; k < DG_N_BOX_FORMS; k++)
         if (f->fits[k] > f->fits[like])

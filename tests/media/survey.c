@@ -309,7 +309,8 @@ static void other_numbers(void **state)
                                       { 60, 40, 9, 18 },
                                       { 1, 30, 50, 30 },
                                       { 50, 5, 30, 10 } };
-    double corners[5][4], centres[5][4];
+    static const double middle[4] = { 30, 20, 10, 8 };
+    double corners[5][4], centres[5][4], crowd[80][4];
     place *p = *state;
 
     write_image(p, "boxes/images/1.jpg", 1);
@@ -328,6 +329,12 @@ static void other_numbers(void **state)
     check_form(p, "boxes", DG_FAULT_BOX_FORM, "read as left, top, right, bottom, 0 do");
     write_boxes(p, (const double(*)[4])centres, 5);
     check_form(p, "boxes", DG_FAULT_BOX_FORM, "read as centre x, centre y, width, height, 0 do");
+    for (int i = 0; i < 80; i++)
+        memcpy(crowd[i], i < 8 ? centres[1] : middle, sizeof middle);
+    write_boxes(p, (const double(*)[4])crowd, 80);
+    check_form(p, "boxes", DG_FAULT_BOX_FORM, "8 of 80 boxes reach outside their image; read as c");
+    write_boxes(p, (const double(*)[4])crowd + 1, 39); /* seven of 39 say little */
+    check_form(p, "boxes", DG_N_FAULTS, NULL);
     write_boxes(p, edge, 5); /* many reach outside, and no other form explains it */
     check_form(p, "boxes", DG_N_FAULTS, NULL);
     write_boxes(p, right, 0);
