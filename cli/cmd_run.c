@@ -169,7 +169,6 @@ static dg_run_train_options train_options(const opts *o, double max_minutes, cal
 static void say_next(const opts *o, const dg_run *run)
 {
     const char *folder = o->out ? o->out : dg_run_folder(run);
-
     dg_str word = { 0 };
 
     if (!folder)

@@ -58,10 +58,10 @@ if VIDEO_MODULE
 modules_DATA += detrgraph-video.so
 module_sources += media/video/ffmpeg.c
 CLEANFILES += detrgraph-video.so media/video/ffmpeg.o
+video_flags = $(AM_CPPFLAGS) $(FFMPEG_CFLAGS:-I%=-isystem %) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS)
 media/video/ffmpeg.o: media/video/ffmpeg.c media/video/module.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && \
-	$(CC) $(AM_CPPFLAGS) $(FFMPEG_CFLAGS:-I%=-isystem %) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
-	-fPIC -c -o $@ $<
+	$(CC) $(video_flags) -fPIC -c -o $@ $<
 detrgraph-video.so: media/video/ffmpeg.o
 	$(AM_V_CCLD)$(CC) -shared $(AM_LDFLAGS) $(LDFLAGS) -o $@ $< $(FFMPEG_LIBS)
 endif

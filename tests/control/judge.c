@@ -87,7 +87,7 @@ static void test_digest(void **state)
                                            .lost_after_s = 2,
                                            .env = &f->env },
                          0);
-    say(f, 1, (dg_message){ .kind = DG_SAY_HELLO, .hello = { "b", 1 } }, 0);
+    say(f, 1, (dg_message){ .kind = DG_SAY_HELLO, .hello = { "b", 1, 2 } }, 0);
     say(f, 1,
         (dg_message){ .kind = DG_SAY_MEET,
                       .meet = { 1, facts("<adamw lr=\"2\">\nb.xml:20:5", "x") } },
@@ -265,7 +265,7 @@ static void test_forged(void **state)
     dg_str answer = { 0 };
 
     begin(f, 2);
-    say(f, 1, (dg_message){ .kind = DG_SAY_HELLO, .hello = { "elsewhere", 666 } }, 1);
+    say(f, 1, (dg_message){ .kind = DG_SAY_HELLO, .hello = { "elsewhere", 666, 2 } }, 1);
     assert_true(dg_judge_ask(f->r, "status", "", &answer, 1));
     assert_null(strstr(answer.s, "elsewhere"));
     dg_str_free(&answer);

@@ -81,7 +81,7 @@ void begin(fixture *f, int ranks)
                                            .env = &f->env },
                          0);
     for (int i = 0; i < ranks; i++)
-        say(f, i, (dg_message){ .kind = DG_SAY_HELLO, .hello = { "host", 100 + i } }, 0);
+        say(f, i, (dg_message){ .kind = DG_SAY_HELLO, .hello = { "host", 100 + i, ranks } }, 0);
     for (int i = 0; i < ranks; i++)
         say(f, i, (dg_message){ .kind = DG_SAY_MEET, .meet = { 1, facts_and_watches(devices[i]) } },
             0);
