@@ -328,15 +328,10 @@ static int write_pipeline(const opts *o, plan *p, dg_arena *a, dg_diag *d)
     if (p->pretrained)
         dg_say("  begins with %s: %s\n", o->pretrained,
                p->whole_model ? "a whole model" : "a backbone");
-    if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults)) {
-        dg_str data = { 0 };
-
-        dg_str_shell(&data, o->data);
+    if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
         dg_say("  errors in the data: %lld, warnings: %lld; detrgraph data check %s names them\n",
                (long long)dg_faults_errors(&s->faults), (long long)dg_faults_warnings(&s->faults),
-               data.s);
-        dg_str_free(&data);
-    }
+               dg_shell(a, o->data));
     if (p->hold_out > 0)
         dg_say("  there is no split for validation: %d more are held out for it\n", p->n_held);
     else if (!p->val)

@@ -207,7 +207,7 @@ out:
     return true;
 }
 
-/* True if the message is a stranger's, or of its launcher, which is told why it has ended. */
+/* True for a message of a stranger or of its launcher. Tells the launcher why the process ended. */
 static bool is_of_stranger(dg_coordinator *c, const dg_peer *from, const dg_message *m)
 {
     for (int i = 0; i < c->n_strangers && i < STRANGERS; i++) {

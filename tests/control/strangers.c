@@ -222,8 +222,8 @@ static void comes(fixture *f, uint32_t rank, int64_t process, int64_t ranks, con
     dg_hub_close(&hub); /* sends what waits */
 }
 
-/* A machine that is started twice, with the number of another, or for another number of ranks: it
- * is told, and the run goes on. */
+/* A machine that is started twice, with another's number, or for another number of ranks learns the
+ * reason and ends. The run goes on. */
 static void test_twice(void **state)
 {
     fixture *f = *state;
