@@ -1,4 +1,5 @@
 /* cmd_validate.c: `detrgraph validate`: checks a pipeline without data and kernels. */
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,6 +60,14 @@ static int report(const options *o, const dg_diag *d, dg_graph *g, const char *f
     return errors ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
+/* A program of some MB is made and closed for each size of images. Pages that go back to the system
+ * in between are cleared by it again: a third of the time of a pipeline with 23 sizes. */
+static void keep_memory(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, 16 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
 static int verb_validate(const void *self, const dg_words *words, dg_arena *a)
 {
     const options *o = self;
@@ -73,6 +82,7 @@ static int verb_validate(const void *self, const dg_words *words, dg_arena *a)
                      (long long)o->ranks, DG_MAX_RANKS);
         return DG_EXIT_USAGE;
     }
+    keep_memory();
     d = dg_diag_open();
     r = dg_builtin_registry(d);
 

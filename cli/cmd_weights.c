@@ -181,7 +181,7 @@ static int export_onnx(call *c, dg_run *run)
         from.names = dg_class_names(&from.n_names, g, g->evaluates[0], c->arena);
         if (!c->o->pipeline &&
             dg_trained_find(&t, c->files[0], NULL, true, 0, NULL, c->arena, c->d) == 0)
-            from.threshold = dg_trained_threshold(&t, g->evaluates[0]);
+            from.threshold = dg_trained_threshold(&t, g->evaluates[0], c->d);
     }
     rc = dg_onnx_write(&from, c->o->out, c->d);
     if (rc == 0)

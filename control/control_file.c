@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -115,15 +117,26 @@ static bool receive_answer(dg_socket *s, dg_str *frame, bool *done, dg_str *answ
     return got;
 }
 
+/* True if the job was on this machine and its process is not to be seen: it was killed, or runs in
+ * a container. */
+static bool seems_gone(const dg_control_file *e)
+{
+    bool here = strncmp(e->endpoint, "ipc:", 4) == 0 ||
+                strncmp(e->endpoint, "tcp://127.0.0.1:", 16) == 0;
+
+    return here && e->process > 0 && kill((pid_t)e->process, 0) != 0 && errno == ESRCH;
+}
+
 int dg_control_file_ask(const dg_control_file *e, const char *verb, const char *text, double most_s,
                         bool *done, dg_str *answer, dg_diag *d)
 {
+    const bool gone = seems_gone(e);
     dg_message m = { .kind = DG_SAY_ASK };
     dg_str frame = { 0 };
     dg_hub *hub = NULL;
     dg_socket *s;
     dg_key_pair own = { { 0 }, { 0 } };
-    double end = dg_monotonic_s() + most_s;
+    double wait_s = gone ? fmin(most_s, 1) : most_s, end = dg_monotonic_s() + wait_s;
     int rc;
     bool got = false;
 
@@ -146,8 +159,8 @@ int dg_control_file_ask(const dg_control_file *e, const char *verb, const char *
     }
     if (!got)
         rc = dg_fail(d, DG_EIO, DG_NOWHERE, "run-silent",
-                     "the job (process %lld) does not answer within %g s", (long long)e->process,
-                     most_s);
+                     "the job (process %lld%s) does not answer within %g s", (long long)e->process,
+                     gone ? ", which is gone" : "", wait_s);
 out:
     dg_str_free(&frame);
     dg_hub_close(&hub);

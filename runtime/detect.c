@@ -400,7 +400,7 @@ int dg_detector_open(dg_detector **out, const dg_detector_options *given, dg_dia
     p->run = p->own;
     keep_classes(p, o.names, o.n_names);
     DG_TRY(open_scope(p, d));
-    p->threshold = dg_trained_threshold(&t, dg_run_pipeline(p->run)->graph->evaluates[0]);
+    p->threshold = dg_trained_threshold(&t, dg_run_pipeline(p->run)->graph->evaluates[0], d);
 out:
     if (rc < 0)
         dg_detector_close(out);

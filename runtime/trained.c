@@ -170,17 +170,16 @@ out:
 
 /* The step after which a checkpoint's file was written; a run's folder has those of its last one.
  * -1: unknown. */
-static int64_t step_of(const char *file, dg_arena *a)
+static int64_t step_of(const char *file, dg_arena *a, dg_diag *d)
 {
     const char *folder = dg_path_folder(a, file);
     const char *of = has_pipeline(folder, a) ? dg_path_join(a, folder, "checkpoints/last") : folder;
+    const char *state = dg_path_join(a, of, "state.json");
     const dg_json *root = NULL;
-    dg_diag *ignored = dg_diag_open();
     double step = -1;
 
-    if (dg_json_read(&root, a, dg_path_join(a, of, "state.json"), ignored) == 0)
+    if (dg_exists(state) && dg_json_read(&root, a, state, d) == 0)
         step = dg_json_number(root, "step");
-    dg_diag_close(&ignored);
     return step >= 0 && step < 1e15 ? (int64_t)step : -1;
 }
 
@@ -197,26 +196,33 @@ static double threshold_at(const dg_track *e, int64_t step)
     return found;
 }
 
-double dg_trained_threshold(const dg_trained *t, const dg_scope *scope)
+double dg_trained_threshold(const dg_trained *t, const dg_scope *scope, dg_diag *d)
 {
+    static const double usual = 0.4;
     dg_arena *a = dg_arena_open();
-    dg_diag *ignored = dg_diag_open();
+    dg_diag *own = dg_diag_open();
     const char *file = dg_archive_place(a, t->weights, false), *name = dg_path_name(file);
     const bool averages = strcmp(name, "ema.safetensors") == 0;
     /* averages and weights as trained have scores of their own */
     const bool evaluated = scope && averages == (scope->weights != NULL) &&
                            (averages || strcmp(name, "model.safetensors") == 0);
-    const int64_t step = t->run && evaluated ? step_of(file, a) : -1;
+    const int64_t step = t->run && evaluated ? step_of(file, a, own) : -1;
     dg_history *h = NULL;
     double found = NAN;
 
-    if (step >= 0 && dg_history_open(&h, t->run, ignored) == 0) {
+    if (step >= 0 && dg_history_open(&h, t->run, own) == 0) {
         for (int i = 0; i < h->evaluations.n; i++)
             if (strcmp(h->evaluations.items[i].scope, scope->id) == 0)
                 found = threshold_at(&h->evaluations.items[i], step);
         dg_history_close(&h);
     }
-    dg_diag_close(&ignored);
+    if (!isfinite(found) && dg_diag_n(own)) {
+        dg_warn(d, dg_diag_at(own, 0)->at, "threshold-lost",
+                "the threshold of the best F1 cannot be read, %.2f is used: %s", usual,
+                dg_diag_at(own, 0)->text);
+        dg_help(d, "say it with --threshold, or evaluate again");
+    }
+    dg_diag_close(&own);
     dg_arena_close(&a);
-    return isfinite(found) ? found : 0.4;
+    return isfinite(found) ? found : usual;
 }

@@ -34,7 +34,8 @@ const struct dg_published *dg_trained_published(const char *model, const char *w
 /* A setting of the run that a folder is, or is in, or a checkpoint of which it is; NULL: none. */
 const char *dg_trained_set(const char *place, const char *name, dg_arena *a);
 /* The score of the best F1 in the run's evaluation, of this scope, of these weights; 0.4 if they
- * were not evaluated or learned nothing, or there is no run. */
-double dg_trained_threshold(const dg_trained *t, const dg_scope *scope);
+ * were not evaluated or learned nothing, or there is no run. Warning "threshold-lost": 0.4, because
+ * the run's numbers cannot be read. */
+double dg_trained_threshold(const dg_trained *t, const dg_scope *scope, dg_diag *d);
 
 #endif

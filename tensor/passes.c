@@ -16,11 +16,13 @@ static bool is_root(const dg_program *p, int32_t v)
 static bool is_needed(dg_program *p, dg_instr *in, const bool *read)
 {
     dg_signature sig;
-    bool any = in->op->effect != DG_PURE;
+    bool any = in->op->effect != DG_PURE, all = true;
 
-    for (int k = in->n_in; k < in->n_in + in->n_out; k++)
+    for (int k = in->n_in; k < in->n_in + in->n_out; k++) {
         any |= in->v[k] && read[in->v[k]];
-    if (!any || dg_signature_parse(&sig, in->op->signature) < 0)
+        all &= !in->v[k] || read[in->v[k]];
+    }
+    if (!any || all || dg_signature_parse(&sig, in->op->signature) < 0)
         return any;
     for (int k = in->n_in; k < in->n_in + in->n_out; k++)
         if (in->v[k] && !read[in->v[k]] && dg_signature_at(&sig, in->n_in, k)->optional) {

@@ -204,7 +204,7 @@ static double threshold_of(place *t, const char *model, bool last, const dg_scop
     dg_trained found;
 
     assert_int_equal(dg_trained_find(&found, model, NULL, last, 0, NULL, t->arena, t->d), 0);
-    return dg_trained_threshold(&found, scope);
+    return dg_trained_threshold(&found, scope, t->d);
 }
 
 static void thresholds(void **state)
@@ -247,6 +247,17 @@ static void thresholds(void **state)
     dg_run_close(&run);
     p = open_at(t, in(t, "scored/checkpoints/step-000001"), NULL);
     assert_true(dg_detector_threshold(p) == 0.31);
+    dg_detector_close(&p);
+    /* damaged files do not silently make it the usual one */
+    write_text(t, in(t, "scored/metrics.jsonl"), "not a line\n");
+    p = open_at(t, in(t, "scored/checkpoints/step-000001"), NULL);
+    assert_true(dg_detector_threshold(p) == 0.4);
+    check_only(t->d, "threshold-lost");
+    dg_detector_close(&p);
+    write_text(t, in(t, "scored/checkpoints/step-000001/state.json"), "{\"step\"");
+    p = open_at(t, in(t, "scored/checkpoints/step-000001"), NULL);
+    assert_true(dg_detector_threshold(p) == 0.4);
+    check_only(t->d, "threshold-lost");
     dg_detector_close(&p);
 }
 
