@@ -195,6 +195,9 @@ def _view(image: Any) -> memoryview:
     if (isinstance(mode, str) and hasattr(image, "convert") and mode not in ("L", "RGB", "RGBA")
             and not mode.startswith(("I", "F"))):
         image = image.convert("RGB")
+    if type(image).__name__ == "MaskedArray" and getattr(image, "mask", None) is not None:
+        if bool(image.mask.any()):
+            raise TypeError("an array with masked pixels: image.filled(0) makes them black")
     try:
         return memoryview(image)
     except (TypeError, ValueError):

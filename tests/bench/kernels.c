@@ -6,6 +6,7 @@
  * counted once) and the fraction of the roofline: the larger of arithmetic time and memory time
  * over the time taken. With one thread, CPU time is measured, which a busy machine disturbs less.
  * Not part of `make check`: speed is not a test. */
+#include "base/diag.h"
 #include "kernels/attrs.h"
 #include "kernels/backend.h"
 

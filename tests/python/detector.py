@@ -343,6 +343,9 @@ class Detectors(unittest.TestCase):
         a = numpy.frombuffer(self.expected.pixels, numpy.uint8).reshape(29, 37, 3)
         self.same(self.detector.predict(a, 0))
         self.same(self.detector.predict(numpy.asfortranarray(a), 0))
+        self.same(self.detector.predict(numpy.ma.array(a), 0))
+        with self.assertRaisesRegex(TypeError, "filled"):  # a mask would be ignored
+            self.detector.predict(numpy.ma.masked_greater(a, 100))
         self.same(self.detector.predict(a[::-1][::-1], 0))
         self.same(self.detector.predict(numpy.ascontiguousarray(a[:, :, ::-1])[:, :, ::-1], 0))
         self.same(self.detector.predict(a[:, :, ::-1], 0, order="bgr"))
