@@ -121,8 +121,8 @@ static bool receive_answer(dg_socket *s, dg_str *frame, bool *done, dg_str *answ
  * a container. */
 static bool seems_gone(const dg_control_file *e)
 {
-    bool here = strncmp(e->endpoint, "ipc:", 4) == 0 ||
-                strncmp(e->endpoint, "tcp://127.0.0.1:", 16) == 0;
+    bool here =
+        strncmp(e->endpoint, "ipc:", 4) == 0 || strncmp(e->endpoint, "tcp://127.0.0.1:", 16) == 0;
 
     return here && e->process > 0 && kill((pid_t)e->process, 0) != 0 && errno == ESRCH;
 }

@@ -8,8 +8,8 @@ EXTRA_DIST += $(lints) $(lint_tools) tests/lint/tap.sh tests/lint/compile_comman
 	tests/lint/cppcheck.cfg tests/lint/cppcheck.txt .clang-tidy tests/.clang-tidy .editorconfig
 CLEANFILES += compile_commands.json
 
-# Every lint, with the programs that make check does not build. SINCE=COMMIT: clang-tidy, the slow one,
-# reads only what changed since then.
+# Every lint, with the programs that make check does not build. SINCE=COMMIT: clang-tidy, the slow
+# one, reads only what changed since then.
 lint: all $(EXTRA_PROGRAMS) compile_commands.json
 	@CHECK_TIMEOUT=3600 CHECK_JOBS=1 SINCE='$(SINCE)' $(harness) $(lints) $(lint_tools)
 
