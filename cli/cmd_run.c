@@ -73,13 +73,13 @@ static const dg_option options[] = {
     { 0 },
 };
 
-/* Parses "90 s", "10 min", "8 h"; a plain number is minutes. */
+/* Parses "90 s", "10 min", "8 h", "10m"; a plain number is minutes. */
 static bool read_minutes(const char *text, double *out)
 {
     static const struct {
         const char *unit;
         double minutes;
-    } units[] = { { "s", 1.0 / 60 }, { "min", 1 }, { "h", 60 }, { "", 1 } };
+    } units[] = { { "s", 1.0 / 60 }, { "min", 1 }, { "m", 1 }, { "h", 60 }, { "", 1 } };
     size_t n = strspn(text, "0123456789."), gap = strspn(text + n, " ");
     char number[32];
 
