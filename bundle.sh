@@ -35,9 +35,6 @@ rm -f "$root"/lib/*.la
 mv "$root/bin/detrgraph" "$root/libexec/detrgraph"
 sed -i "s|^prefix=.*|prefix=\${pcfiledir}/../..|; s|^exec_prefix=.*|exec_prefix=\${prefix}|" \
   "$root/lib/pkgconfig/detrgraph.pc"
-mkdir -p "$root/share/doc/detrgraph"
-(cd "$source/docs" && find . -name '*.md' -print0 |
-  xargs -0 cp --parents -t "$root/share/doc/detrgraph")
 cp "$source/LICENSE" "$root"
 if command -v strip >/dev/null; then
   strip --strip-unneeded "$root/libexec/detrgraph" "$root"/lib/libdetrgraph.so.*.*

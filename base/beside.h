@@ -5,8 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The path of such a file: in the program's folder, in lib/detrgraph or in lib beside that, else
- * in the folder that configure was given for modules. False: it is in none. */
+/* The path of such a file: in the folder of the program or of the library, in lib/detrgraph, lib or
+ * share/detrgraph beside it, else where configure was told to put modules and pipelines. False: it
+ * is in none. */
 bool dg_find_beside(char *out, size_t size, const char *file);
 
 #endif

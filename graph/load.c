@@ -3,8 +3,10 @@
 #include "graph/edit.h"
 #include "graph/load.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/beside.h"
 #include "base/file.h"
 #include "graph/attr.h"
 
@@ -478,6 +480,21 @@ int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file,
     return l.report.n || rc < 0 ? -DG_EINPUT : 0;
 }
 
+/* Documents call the pipelines that come with detrgraph by their names: says where one is. */
+static void name_own(const char *file, dg_diag *d)
+{
+    const char *name = dg_path_name(file);
+    char own[4096], path[4096];
+    dg_str word = { 0 };
+
+    snprintf(own, sizeof own, "pipelines/%s%s", name, dg_path_ends(name, ".xml") ? "" : ".xml");
+    if (dg_exists(file) || !dg_find_beside(path, sizeof path, own))
+        return;
+    dg_str_shell(&word, path);
+    dg_help(d, "detrgraph has one of this name: %s", word.s);
+    dg_str_free(&word);
+}
+
 int dg_graph_load(dg_graph **g, const char *file, const dg_set *sets, int n_sets,
                   dg_registry *registry, dg_diag *d)
 {
@@ -486,8 +503,10 @@ int dg_graph_load(dg_graph **g, const char *file, const dg_set *sets, int n_sets
     int rc = dg_file_read(&text, &n, file, DG_XML_MAX_BYTES, d);
 
     *g = NULL;
-    if (rc < 0)
+    if (rc < 0) {
+        name_own(file, d);
         return rc;
+    }
     rc = dg_graph_parse(g, text, n, file, sets, n_sets, registry, d);
     dg_free(text);
     return rc;

@@ -2,11 +2,10 @@
  * lyuwenyu/RT-DETR, roboflow/rf-detr, facebookresearch/dinov2. */
 #include "weights/published.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/beside.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "weights/fetched.h"
@@ -163,33 +162,14 @@ const char *dg_published_place(dg_arena *a, const char *name)
     return folder ? dg_path_join(a, folder, p->file) : NULL;
 }
 
-/* The file of a preset's pipeline: beside the program or the library, in their bundle, or
- * installed; NULL: not found. */
+/* The file of a preset's pipeline; NULL: not found. */
 static const char *find_pipeline(dg_arena *a, const char *preset)
 {
-    const char *name = dg_printf(a, "pipelines/%s.xml", preset), *program, *library;
-    char self[4096];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    Dl_info info;
+    char path[4096];
 
-    self[n > 0 ? n : 0] = '\0';
-    program = dg_path_folder(a, self);
-    library = dladdr(dg_published_all, &info) && info.dli_fname ? dg_path_folder(a, info.dli_fname)
-                                                                : program;
-
-    const char *const tries[] = {
-        dg_path_join(a, program, name),                                        /* as built */
-        dg_path_join(a, program, dg_printf(a, "../share/detrgraph/%s", name)), /* a bundle */
-        dg_path_join(a, library, dg_printf(a, "../%s", name)),                 /* .libs, as built */
-        dg_path_join(a, library,
-                     dg_printf(a, "../share/detrgraph/%s", name)), /* a wheel's bundle */
-        dg_path_join(a, DG_PKGDATADIR, name),
-    };
-
-    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-        if (dg_exists(tries[i]))
-            return tries[i];
-    return NULL;
+    return dg_find_beside(path, sizeof path, dg_printf(a, "pipelines/%s.xml", preset))
+               ? dg_strdup(a, path)
+               : NULL;
 }
 
 int dg_published_file(const char **path, const char *name, dg_arena *a, dg_diag *d)

@@ -41,6 +41,23 @@ sources() {
     -name '*.[ch]' -print0 -o -name '*.cc' -print0 | sort -z
 }
 
+# the anchors of a page's headings, as they are rendered
+anchors() { sed -nE '/^```/,/^```/d; s/^#+ //p' "$1" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g'; }
+
+dead_links() { # PAGE...: links and pictures that lead nowhere
+  local page target file anchor
+  for page; do
+    grep -oE '\]\([^)[:space:]]+|<img src="[^"]+' "$page" | sed -E 's/^\]\(//; s/^<img src="//' |
+      grep -vE '^[a-z]+:' | while read -r target; do
+      file=${target%%#*} anchor=${target#"${target%%#*}"}
+      [ -n "$file" ] && file=$(dirname "$page")/$file || file=$page
+      [ -e "$file" ] || { echo "$page: $target"; continue; }
+      [ -z "$anchor" ] || anchors "$file" | grep -qxF -- "${anchor#?}" ||
+        echo "$page: $target: no such heading"
+    done
+  done
+}
+
 finish() {
   echo "1..$n"
   exit $failed
