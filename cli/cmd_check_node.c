@@ -295,7 +295,7 @@ static int check_classes(const dg_check_node *how, reporter *report, const dg_wo
             dg_say_error(
                 "detrgraph check-node: there is no class <%s> in %s; `detrgraph nodes --plugin "
                 "%s` lists them\n",
-                *name, words->v[0], words->v[0]);
+                *name, words->v[0], dg_shell(a, words->v[0]));
             return DG_EXIT_FAILED;
         }
     if (report->json)

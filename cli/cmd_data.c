@@ -120,7 +120,7 @@ static int print_survey(const opts *o, const dg_survey *s, dg_diag *d)
     return rc;
 }
 
-static int check_data(const opts *o, const dg_words *words)
+static int check_data(const opts *o, const dg_words *words, dg_arena *a)
 {
     progress p = { .terminal = dg_rewrites(STDERR_FILENO) };
     const char *images = o->images ? o->images : "look";
@@ -143,7 +143,7 @@ static int check_data(const opts *o, const dg_words *words)
         rc = print_survey(o, s, d);
     dg_print_diag(d, NULL);
     if (rc == 0 && s->layout.form != DG_FORM_PLAIN)
-        dg_next("init --data %s", words->v[1]);
+        dg_next("init --data %s", dg_shell(a, words->v[1]));
     if (rc == 0 && dg_faults_errors(&s->faults))
         rc = -DG_EINPUT;
     dg_survey_close(&s);
@@ -181,7 +181,7 @@ static void print_converted(const dg_converted *c, const char *to, const dg_conv
                dg_human_count(c->n_renamed, a, sizeof a));
 }
 
-static int convert(const opts *o, const dg_words *words)
+static int convert(const opts *o, const dg_words *words, dg_arena *a)
 {
     progress p = { .terminal = dg_rewrites(STDERR_FILENO) };
     dg_convert_options how = { .splits = o->split,
@@ -208,13 +208,10 @@ static int convert(const opts *o, const dg_words *words)
         print_converted(&c, words->v[2], &how);
         if (how.to == DG_FORM_YOLO && !c.has_val)
             dg_say("  data.yaml has no val, which most programs want: --hold-out 0.2 makes one\n");
-        dg_next("data check %s", words->v[2]);
+        dg_next("data check %s", dg_shell(a, words->v[2]));
     } else if (dg_diag_at(d, 0)->code == DG_EINPUT && !dg_exists(words->v[2])) {
-        dg_str set = { 0 };
-
-        dg_str_shell(&set, words->v[1]);
-        dg_help(d, "detrgraph data check %s names all that is wrong with it", set.s);
-        dg_str_free(&set);
+        dg_help(d, "detrgraph data check %s names all that is wrong with it",
+                dg_shell(a, words->v[1]));
     }
     dg_print_diag(d, NULL);
     dg_diag_close(&d);
@@ -223,9 +220,8 @@ static int convert(const opts *o, const dg_words *words)
 
 static int verb_data(const void *given, const dg_words *words, dg_arena *a)
 {
-    (void)a;
-    return dg_action_find(actions, words->v[0]) == CHECK ? check_data(given, words)
-                                                         : convert(given, words);
+    return dg_action_find(actions, words->v[0]) == CHECK ? check_data(given, words, a)
+                                                         : convert(given, words, a);
 }
 
 static const dg_example examples[] = {

@@ -340,7 +340,7 @@ static int write_pipeline(const opts *o, plan *p, dg_arena *a, dg_diag *d)
                 "trains on");
     if (!dg_model_has_masks(p->model) && dg_init_has_masks(s, p->train))
         dg_say("  each object has a mask: --model rfdetr_seg_nano finds masks, too\n");
-    dg_next("run %s", to);
+    dg_next("run %s", dg_shell(a, to));
 out:
     dg_str_free(&text);
     dg_survey_close(&s);

@@ -127,7 +127,7 @@ static int write_node(const char *class, const char *kind, const char *dir, dg_a
     DG_TRY(dg_dir_list(&files, NULL, a, folder, d));
     for (int i = 0; i < files.n; i++)
         dg_say("  %s/%s\n", folder, files.v[i]);
-    dg_say("\nNext: cd %s && make && make check\n", folder);
+    dg_say("\nNext: cd %s && make && make check\n", dg_shell(a, folder));
 out:
     if (rc < 0 && partial)
         dg_dir_remove(partial);

@@ -277,7 +277,7 @@ static int fetch(call *c)
         dg_next("predict --weights %s IMAGE...   or: init --data DIR --pretrained %s", p->name,
                 p->name);
     else
-        dg_next("init --data DIR --pretrained %s", p ? p->name : to);
+        dg_next("init --data DIR --pretrained %s", p ? p->name : dg_shell(c->arena, to));
 out:
     return rc;
 }

@@ -143,11 +143,14 @@ void dg_next(const char *fmt, ...)
 {
     /* called by bin/detrgraph */
     bool bundled = strstr(program_invocation_name, "/libexec/") != NULL;
+    dg_str program = { 0 };
     va_list args;
 
     if (!isatty(STDERR_FILENO))
         return;
-    dg_say_error("next: %s ", bundled ? program_invocation_short_name : program_invocation_name);
+    dg_str_shell(&program, bundled ? program_invocation_short_name : program_invocation_name);
+    dg_say_error("next: %s ", program.s);
+    dg_str_free(&program);
     va_start(args, fmt);
     say(STDERR_FILENO, fmt, args);
     va_end(args);

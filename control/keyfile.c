@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/str.h"
 
 /* a key's NUL takes the place of its line's newline */
 enum { LINE = DG_KEY_TEXT, SIZE = 2 * LINE };
@@ -43,6 +44,7 @@ out:
 /* Fails if others may read the file: they could join the run. */
 static int check_owner_alone(const char *path, dg_diag *d)
 {
+    dg_str word = { 0 };
     struct stat st;
 
     if (stat(path, &st) < 0 || (st.st_mode & 077) == 0) /* if it is missing, reading reports that */
@@ -50,7 +52,9 @@ static int check_owner_alone(const char *path, dg_diag *d)
     dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "key-file",
             "others may read or write it (mode %03o): a key is its owner's alone",
             (unsigned)(st.st_mode & 0777));
-    dg_help(d, "chmod 600 %s", path);
+    dg_str_shell(&word, path);
+    dg_help(d, "chmod 600 %s", word.s);
+    dg_str_free(&word);
     return -DG_EINPUT;
 }
 

@@ -78,23 +78,23 @@ static void read_quota(reader *r)
             "%.3g cores (control group)", quota);
 }
 
-static bool low_precision(const char **why)
+static void add_precision(reader *r)
 {
+    const char *why = "the backend cpu does not open";
     dg_diag *d = dg_diag_open();
     dg_backend *cpu = NULL;
-    bool low = dg_backend_open(&cpu, "cpu", d) == 0 && cpu->low_precision(cpu, why) == DG_BF16;
 
+    if (dg_backend_open(&cpu, "cpu", d) == 0)
+        cpu->low_precision(cpu, &why);
+    add(r, "precision", NULL, "%s", why);
     dg_backend_close(&cpu);
     dg_diag_close(&d);
-    return low;
 }
 
 static void read_processor(reader *r)
 {
     char features[96];
-    const char *why = "the backend cpu does not open",
-               *model = read_line(r->a, "/proc/cpuinfo", "model name");
-    bool low = low_precision(&why);
+    const char *model = read_line(r->a, "/proc/cpuinfo", "model name");
     long online = sysconf(_SC_NPROCESSORS_ONLN);
 
     r->topic = "processor";
@@ -106,8 +106,7 @@ static void read_processor(reader *r)
             : NULL,
         "%d of %ld", dg_threads_available(), online);
     read_quota(r);
-    add(r, "precision", low ? NULL : "a CPU with AMX: training in bf16 at several times the speed",
-        "%s", why);
+    add_precision(r);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

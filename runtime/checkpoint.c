@@ -180,7 +180,7 @@ static void offer_earlier(dg_arena *a, const char *folder, dg_diag *d)
     for (int i = 0; i < n; i++)
         if (steps[i] < own && is_whole(a, folder_of(a, beside, steps[i]), ignored)) {
             dg_help(d, "the checkpoint before it is whole: --resume=%s",
-                    folder_of(a, beside, steps[i]));
+                    dg_shell(a, folder_of(a, beside, steps[i])));
             break;
         }
     dg_diag_close(&ignored);

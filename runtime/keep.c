@@ -93,7 +93,7 @@ static void help_unsaved(const dg_train *t, dg_diag *d)
     if (t->kept_step >= 0)
         dg_help(d,
                 "%s; --resume with --out %s continues after step %lld, whose checkpoint is whole",
-                s.s, t->out, (long long)t->kept_step);
+                s.s, dg_shell(t->arena, t->out), (long long)t->kept_step);
     else
         dg_help(d, "%s; nothing of this run is saved", s.s);
     dg_str_free(&s);
@@ -166,7 +166,7 @@ int dg_keep_trained(dg_train *t, int64_t batch, int rc, dg_diag *d)
         return rc;
     if (dg_keep_save(t, d) == 0 && t->saved_step == p->step)
         dg_help(d, "what was trained up to step %lld is saved: --resume with --out %s continues",
-                (long long)p->step, t->out);
+                (long long)p->step, dg_shell(t->arena, t->out));
     return rc;
 }
 

@@ -205,7 +205,7 @@ int dg_published_detector(const char **pipeline, const char **weights, const cha
         dg_fail(d, DG_EINPUT, at, "weights-preset",
                 "the pipeline %s.xml is not beside the program, nor installed", p->preset);
         dg_help(d, "name the pipeline before the weights: %s.xml --weights %s", p->preset,
-                *weights);
+                dg_shell(a, *weights));
         return -DG_EINPUT;
     }
 out:
