@@ -59,6 +59,13 @@ typedef struct dg_option {
       "NAME",                  \
       NULL,                    \
       "where kernels run: cpu, ref (reference kernels), far (a test device), cuda, cuda:N (cpu)" }
+#define DG_OPTION_WHICH(type) \
+    { "which",                \
+      DG_OPTION_WORD,         \
+      offsetof(type, which),  \
+      NULL,                   \
+      "best|last",            \
+      "which weights of a run: those with the best score, or the last (best)" }
 #define DG_OPTION_THREADS(type) \
     { "threads", DG_OPTION_INT, offsetof(type, threads), "N", NULL, "kernel threads (all cores)" }
 

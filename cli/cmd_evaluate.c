@@ -12,13 +12,14 @@
 
 typedef struct opts {
     dg_words sets;
-    const char *weights, *out, *format, *precision, *device;
+    const char *weights, *which, *out, *format, *precision, *device;
     int64_t threads;
 } opts;
 
 static const dg_option options[] = {
     { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL,
       "safetensors, a PyTorch checkpoint, a folder, or a name of `weights list`" },
+    DG_OPTION_WHICH(opts),
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
       "write detections.json and pictures here" },
     DG_OPTION_SETS(opts),
@@ -68,6 +69,7 @@ static void print_json(void *ctx, const dg_run_report *r)
 static int evaluate_scopes(const opts *o, const char *place, dg_arena *a)
 {
     bool json = o->format && strcmp(o->format, "json") == 0;
+    bool last = o->which && strcmp(o->which, "last") == 0;
     dg_bar bar = dg_bar_begin();
     dg_diag *d = dg_diag_open();
     dg_run *run = NULL;
@@ -80,7 +82,7 @@ static int evaluate_scopes(const opts *o, const char *place, dg_arena *a)
                                  .log_ctx = &bar };
     dg_trained t;
 
-    DG_TRY(dg_trained_find(&t, place, o->weights, true, o->sets.n, o->sets.v, a, d));
+    DG_TRY(dg_trained_find(&t, place, o->weights, last, o->sets.n, o->sets.v, a, d));
     DG_TRY(dg_trained_open(&run, &t, how, d));
     DG_TRY(dg_run_evaluate(run, o->out, false, json ? print_json : print_text, NULL, d));
 out:
@@ -115,9 +117,10 @@ const dg_verb dg_verb_evaluate = {
     .name = "evaluate",
     .args = "[PATH] [--weights FILE] [--out DIR] [--set NAME=VALUE]... [--format json]",
     .brief = "Run a pipeline's evaluations on given weights.",
-    .doc = "PATH is a pipeline, or a run's folder, which holds both pipeline and weights. A run's "
-           "averaged\n"
-           "weights are used if it has them. A published detector needs no PATH, but its data.",
+    .doc =
+        "PATH is a pipeline, or a run's folder, which holds both pipeline and weights: those with "
+        "the best\n"
+        "score, averaged ones if it has them. A published detector needs no PATH, but its data.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

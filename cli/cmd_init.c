@@ -12,6 +12,7 @@
 #include "cli/init_plan.h"
 #include "cli/init_refuse.h"
 #include "runtime/fit_batch.h"
+#include "runtime/trained.h"
 #include "weights/published.h"
 #include "weights/weight_names.h"
 
@@ -211,7 +212,7 @@ static int find_weights(const char **path, const char *given, dg_arena *a, dg_di
     if (!real)
         return dg_fail(d, DG_EIO, (dg_where){ .file = given }, "init-pretrained",
                        "there is no such file");
-    *path = dg_strdup(a, real);
+    *path = dg_trained_best(dg_strdup(a, real), a);
     free(real);
 out:
     return rc;

@@ -29,8 +29,7 @@ typedef struct opts {
 static const dg_option options[] = {
     { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL,
       "safetensors, a PyTorch checkpoint, a folder, or a name of `weights list`" },
-    { "which", DG_OPTION_WORD, offsetof(opts, which), NULL, "best|last",
-      "which weights of a run: those with the best score, or the last (best)" },
+    DG_OPTION_WHICH(opts),
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
       "write the images here with boxes, and masks, drawn; of a video an .mp4, and its lines" },
     { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL,

@@ -20,8 +20,7 @@ static const dg_option options[] = {
       "listen at 127.0.0.1:N; 0 takes any free port (8080)" },
     { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL,
       "safetensors, a PyTorch checkpoint, a folder, or a name of `weights list`" },
-    { "which", DG_OPTION_WORD, offsetof(opts, which), NULL, "best|last",
-      "which weights of a run: those with the best score, or the last (best)" },
+    DG_OPTION_WHICH(opts),
     { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL,
       "minimum score where a request has none (the one with the best F1 in the run's evaluation, "
       "else 0.4)" },

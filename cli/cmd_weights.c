@@ -95,13 +95,13 @@ static int diff(call *c)
 static int open_model(call *c, dg_run **run)
 {
     const char *const *sets = c->o->sets.v;
+    const char *run_folder = c->o->pipeline ? NULL : dg_trained_run(c->words[0], c->arena);
     const int n_sets =
-        c->o->pipeline ? c->o->sets.n
-                       : dg_trained_sets(c->words[0], c->o->sets.n, c->o->sets.v, c->arena, &sets);
+        run_folder ? dg_trained_sets(run_folder, c->o->sets.n, c->o->sets.v, c->arena, &sets)
+                   : c->o->sets.n;
     const dg_run_options how = {
         .size = sizeof how,
-        .file =
-            c->o->pipeline ? c->o->pipeline : dg_path_join(c->arena, c->words[0], "pipeline.xml"),
+        .file = run_folder ? dg_path_join(c->arena, run_folder, "pipeline.xml") : c->o->pipeline,
         .n_sets = n_sets,
         .sets = sets,
         .precision = "f32",
@@ -297,21 +297,15 @@ static const dg_action actions[] = {
 /* By action; returns an exit code, or a negative status. */
 static int (*const runs[])(call *c) = { inspect, diff, import, export, fetch, list_published };
 
-static bool has_pipeline(const char *place, dg_arena *a)
-{
-    return dg_is_folder(place) && dg_exists(dg_path_join(a, place, "pipeline.xml"));
-}
-
 /* Reports wrong words and options; true if there are any. */
 static bool misused(call *c, const dg_words *words, bool makes)
 {
     const opts *o = c->o;
 
-    if (makes && !o->pipeline && !has_pipeline(words->v[1], c->arena))
-        dg_say_error(
-            "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of "
-            "its own\n",
-            words->v[0]);
+    if (makes && !o->pipeline && !dg_trained_run(words->v[1], c->arena))
+        dg_say_error("detrgraph weights: %s needs --pipeline PIPELINE; only a run and its "
+                     "checkpoints have one of their own\n",
+                     words->v[0]);
     else if (makes && (dg_path_ends(o->out, ".pth") || dg_path_ends(o->out, ".pt")))
         dg_say_error("detrgraph weights: --out %s: no PyTorch checkpoint is written here, but "
                      "safetensors or what --to says; "
@@ -336,15 +330,17 @@ static int verb_weights(const void *self, const dg_words *words, dg_arena *a)
 {
     const opts *o = self;
     int action = dg_action_find(actions, words->v[0]), rc;
+    const bool makes = runs[action] == import || runs[action] == export;
     call c = { .o = o,
                .words = words->v + 1,
                .arena = a,
                .json = o->format && strcmp(o->format, "json") == 0 };
 
-    if (misused(&c, words, runs[action] == import || runs[action] == export))
+    if (misused(&c, words, makes))
         return DG_EXIT_USAGE;
     for (int i = 0; i + 1 < words->n && runs[action] != fetch; i++)
-        c.files[i] = dg_archive_place(a, c.words[i], o->which && strcmp(o->which, "model") == 0);
+        c.files[i] = dg_archive_place(a, makes ? dg_trained_best(c.words[i], a) : c.words[i],
+                                      o->which && strcmp(o->which, "model") == 0);
     c.d = dg_diag_open();
     rc = runs[action](&c);
     fflush(stdout);
@@ -384,7 +380,10 @@ const dg_verb dg_verb_weights = {
         "their SHA-256\n\n"
         "PATH is safetensors, a PyTorch checkpoint (no code in it is executed), an index of "
         "several files, or\n"
-        "the folder of a run, a checkpoint or a transformers model.",
+        "the folder of a run, a checkpoint or a transformers model. Of a run's folder import and "
+        "export take\n"
+        "the weights with the best score, as predict does; inspect and diff those of the last "
+        "step.",
     .examples = examples,
     .options = options,
     .actions = actions,

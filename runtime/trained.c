@@ -49,6 +49,13 @@ static bool has_pipeline(const char *folder, dg_arena *a)
     return dg_exists(dg_path_join(a, folder, "pipeline.xml"));
 }
 
+const char *dg_trained_best(const char *place, dg_arena *a)
+{
+    const char *best = dg_path_join(a, place, "checkpoints/best");
+
+    return has_pipeline(place, a) && dg_is_folder(best) ? best : place;
+}
+
 /* The run that a checkpoint, or a file in one, belongs to; NULL: none. */
 static const char *run_around(const char *path, dg_arena *a)
 {
@@ -64,9 +71,14 @@ static const char *run_around(const char *path, dg_arena *a)
     return NULL;
 }
 
+const char *dg_trained_run(const char *place, dg_arena *a)
+{
+    return has_pipeline(place, a) ? place : run_around(place, a);
+}
+
 const char *dg_trained_set(const char *place, const char *name, dg_arena *a)
 {
-    const char *run = has_pipeline(place, a) ? place : run_around(place, a), *const * sets;
+    const char *run = dg_trained_run(place, a), *const * sets;
     const size_t len = strlen(name);
     const char *found = NULL;
 
@@ -121,12 +133,13 @@ int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool 
     const char *run = whole                                    ? model
                       : folder || !dg_path_ends(model, ".xml") ? run_around(model, a)
                                                                : NULL;
-    const char *best;
     int rc;
 
-    *t = (dg_trained){ .weights = weights };
-    if (weights)
+    *t = (dg_trained){ 0 };
+    if (weights) {
         DG_TRY(dg_published_file(&t->weights, weights, a, d));
+        t->weights = last ? t->weights : dg_trained_best(t->weights, a);
+    }
     if (!run && !weights)
         return fail_model(model,
                           folder             ? "this folder is neither a run's nor a checkpoint's"
@@ -143,10 +156,8 @@ int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool 
     t->n_sets = dg_trained_sets(run, n_sets, sets, a, &t->sets);
     if (weights)
         return 0;
-    best = dg_path_join(a, run, "checkpoints/best");
     t->run = run;
-    /* of a run's folder: the averages, if present */
-    t->weights = !last && whole && dg_is_folder(best) ? best : model;
+    t->weights = last ? model : dg_trained_best(model, a);
     rc = 0;
 out:
     return rc;
