@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "cli/cli.h"
+#include "cli/init_refuse.h"
 #include "media/convert.h"
 #include "media/survey.h"
 
@@ -141,6 +142,8 @@ static int check_data(const opts *o, const dg_words *words, dg_arena *a)
     clear_progress(&p);
     if (rc == 0)
         rc = print_survey(o, s, d);
+    if (rc == 0 && s->layout.form == DG_FORM_PLAIN)
+        dg_warn_plain(s, d);
     dg_print_diag(d, NULL);
     if (rc == 0 && s->layout.form != DG_FORM_PLAIN)
         dg_next("init --data %s", dg_shell(a, words->v[1]));

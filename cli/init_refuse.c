@@ -98,16 +98,44 @@ int dg_init_boxes(const dg_survey *s, dg_diag *d)
     return 0;
 }
 
-int dg_init_plain(const dg_survey *s, dg_diag *d)
+/* Files by their endings: how many, and one of them. NULL: there are images only. */
+static const char *others_of(const dg_listing *files, dg_arena *a)
 {
-    dg_arena *a = dg_arena_open();
+    enum { KINDS = 4 };
+    const char *one[KINDS], *text = NULL;
+    int n[KINDS], kinds = 0;
+
+    for (int i = 0; i < files->n; i++) {
+        const char *ending = strrchr(dg_path_name(files->v[i]), '.');
+        int k = 0;
+
+        if (!ending || dg_image_named(files->v[i]))
+            continue;
+        while (k < kinds && !dg_path_ends(one[k], ending))
+            k++;
+        if (k == KINDS)
+            continue;
+        if (k == kinds) {
+            one[kinds++] = files->v[i];
+            n[k] = 0;
+        }
+        n[k]++;
+    }
+    for (int k = 0; k < kinds; k++)
+        text = dg_printf(a, "%s%s%d such as %s", text ? text : "", text ? ", " : "", n[k], one[k]);
+    return text ? dg_printf(a, "besides images there are other files: %s", text) : NULL;
+}
+
+/* What in the folder may be meant for labels, and what to do about it; NULL: nothing is. */
+static const char *seen_of(const char *root, dg_arena *a)
+{
     dg_diag *ignored = dg_diag_open();
     dg_map *images = dg_map_new(a);
     dg_listing files = { 0 };
     int texts = 0;
     const char *csv = NULL;
 
-    (void)!dg_dir_list_deep(&files, a, s->layout.root, ignored);
+    (void)!dg_dir_list_deep(&files, a, root, ignored);
     for (int i = 0; i < files.n; i++)
         if (dg_image_named(files.v[i]))
             dg_map_set(images, dg_path_stem(a, files.v[i]), images);
@@ -116,24 +144,50 @@ int dg_init_plain(const dg_survey *s, dg_diag *d)
             dg_path_ends(files.v[i], ".txt") && dg_map_has(images, dg_path_stem(a, files.v[i]));
         csv = !csv && dg_path_ends(files.v[i], ".csv") ? files.v[i] : csv;
     }
-    dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
-            "these images have no labels: nothing can be learned from them");
+    dg_diag_close(&ignored);
     if (texts)
-        dg_help(
-            d,
-            "%d .txt files stand beside images, as labelImg writes YOLO: write the names of the "
-            "classes into classes.txt beside them, a line each",
-            texts);
-    else if (csv)
-        dg_help(d,
-                "%s is no table of boxes that can be read: its first line names the columns, as in "
-                "filename,class,xmin,ymin,xmax,ymax",
-                csv);
+        return dg_printf(a,
+                         "beside images stand .txt files (%d), as labelImg writes YOLO: write the "
+                         "names of the classes into classes.txt beside them, a line each",
+                         texts);
+    if (csv)
+        return dg_printf(a,
+                         "%s is no table of boxes that can be read: its first line names the "
+                         "columns, as in filename,class,xmin,ymin,xmax,ymax",
+                         csv);
+    return others_of(&files, a);
+}
+
+static void help_plain(const char *seen, dg_diag *d)
+{
+    if (seen)
+        dg_help(d, "%s", seen);
     dg_help(d, "name the folder that holds images and labels; where labels are looked "
                "for: " DG_FORM_PLACES);
-    dg_diag_close(&ignored);
+}
+
+int dg_init_plain(const dg_survey *s, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
+            "these images have no labels: nothing can be learned from them");
+    help_plain(seen_of(s->layout.root, a), d);
     dg_arena_close(&a);
     return -DG_EINPUT;
+}
+
+void dg_warn_plain(const dg_survey *s, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    const char *seen = seen_of(s->layout.root, a);
+
+    if (seen) {
+        dg_warn(d, (dg_where){ .file = s->layout.root }, "no-labels",
+                "no labels are found for these images");
+        help_plain(seen, d);
+    }
+    dg_arena_close(&a);
 }
 
 bool dg_init_broken(const dg_survey *s)

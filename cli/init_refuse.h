@@ -1,4 +1,4 @@
-/* init_refuse.h: data that `init` writes no pipeline for. */
+/* init_refuse.h: data that `init` writes no pipeline for, and data check warns of. */
 #ifndef DG_CLI_INIT_REFUSE_H
 #define DG_CLI_INIT_REFUSE_H
 
@@ -27,5 +27,7 @@ bool dg_init_broken(const dg_survey *s);
 /* Images without labels; says what was seen that may be meant for them. Always fails, with
  * "init-plain". */
 int dg_init_plain(const dg_survey *s, dg_diag *d);
+/* The same as a warning, "no-labels", if something was seen. */
+void dg_warn_plain(const dg_survey *s, dg_diag *d);
 
 #endif

@@ -36,6 +36,9 @@ static const char *expected(const dg_json_field *f)
     return text[f->kind];
 }
 
+/* For files that have nothing of COCO's. */
+#define OTHER_JSON "; if VIA or Label Studio wrote it, let them export COCO"
+
 static int wrong_kind(const reading *t, const dg_json_reader *r, const char *found)
 {
     if (t->depth == RECORD || t->depth == BOX)
@@ -49,7 +52,7 @@ static int wrong_kind(const reading *t, const dg_json_reader *r, const char *fou
         return dg_json_fail(r, "record-kind", "\"%s\" is %s, expected a list of objects",
                             t->section->key, found);
     return dg_json_fail(r, "record-kind", "the file holds %s, expected %s", found,
-                        t->sections->key ? "an object" : "a list of objects");
+                        t->sections->key ? "an object" OTHER_JSON : "a list of objects");
 }
 
 static bool take_id(const dg_json_scalar *v, int64_t *out)
@@ -224,8 +227,8 @@ static int on_end(void *ctx, dg_json_reader *r, dg_json_kind kind)
     if (depth == TOP)
         for (int i = 0; i < t->n_sections; i++)
             if (!(t->seen & 1u << i))
-                return dg_json_fail_at(r, 0, "record-section", "the file has no list \"%s\"",
-                                       t->sections[i].key);
+                return dg_json_fail_at(r, 0, "record-section", "the file has no list \"%s\"%s",
+                                       t->sections[i].key, t->seen ? "" : OTHER_JSON);
     return 0;
 }
 
