@@ -12,7 +12,7 @@
 typedef struct opts {
     dg_words sets;
     const char *weights, *which, *port, *threshold, *precision, *device;
-    int64_t threads, limit;
+    int64_t threads, limit, pixels;
 } opts;
 
 static const dg_option options[] = {
@@ -26,6 +26,8 @@ static const dg_option options[] = {
       "else 0.4)" },
     { "limit", DG_OPTION_COUNT, offsetof(opts, limit), "MIB", NULL,
       "largest request, in MiB (32); eight times that for all requests at a time" },
+    { "pixels", DG_OPTION_COUNT, offsetof(opts, pixels), "MILLION", NULL,
+      "largest image, in million pixels (64), and largest sum of those in a batch" },
     DG_OPTION_SETS(opts),
     DG_OPTION_PRECISION(opts),
     DG_OPTION_DEVICE(opts),
@@ -33,7 +35,7 @@ static const dg_option options[] = {
     { 0 },
 };
 
-enum { PORT = 8080, LIMIT_MIB = 32, IMAGES = 64 /* of a request */ };
+enum { PORT = 8080, LIMIT_MIB = 32, PIXELS = 64 /* million */, IMAGES = 64 /* of a request */ };
 
 typedef struct server {
     dg_serve_queue *queue;
@@ -209,7 +211,9 @@ out:
 
 static int serve(const opts *o, const dg_trained_words *w, double threshold, int port)
 {
-    server s = { .queue = dg_serve_queue_open(), .model = *w->place ? w->place : w->weights };
+    const int64_t millions = o->pixels == 0 ? PIXELS : o->pixels < 1000000 ? o->pixels : 1000000;
+    server s = { .queue = dg_serve_queue_open(millions * 1000000),
+                 .model = *w->place ? w->place : w->weights };
     /* before the threads that compute */
     dg_signals *signals = s.queue ? dg_signals_open(end_queue, s.queue) : NULL;
     dg_diag *d = dg_diag_open();
@@ -284,7 +288,8 @@ const dg_verb dg_verb_serve = {
         "Images that wait are computed together, as many as the pipeline's evaluation has in a "
         "batch. Errors are {\"error\":{\"id\":...,\"message\":...}} with the status 400 (no "
         "image), "
-        "404, 405, 413 (too large), 500 or 503 (too many wait). A signal ends the server after the "
+        "404, 405, 413 (too large: the request, or the pixels of an image), 500 or 503 (too many "
+        "wait). A signal ends the server after the "
         "current batch; images that still wait get 503.",
     .examples = examples,
     .options = options,

@@ -2,9 +2,12 @@
 #include "cli/serve.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/diag.h"
+#include "media/image.h"
 
 enum { WAITING = 1024 }; /* images; more are refused, because they would wait for minutes */
 
@@ -13,6 +16,7 @@ struct dg_serve_queue {
     pthread_cond_t put, done;
     dg_serve_task *first, **last;
     dg_serve_counts counts;
+    int64_t most_pixels; /* never changes */
 };
 
 void dg_serve_error(dg_str *out, const char *name, const char *id, const char *text)
@@ -30,7 +34,7 @@ void dg_serve_error(dg_str *out, const char *name, const char *id, const char *t
     dg_str_add(out, "}}");
 }
 
-dg_serve_queue *dg_serve_queue_open(void)
+dg_serve_queue *dg_serve_queue_open(int64_t most_pixels)
 {
     dg_serve_queue *q = calloc(1, sizeof *q);
 
@@ -40,6 +44,7 @@ dg_serve_queue *dg_serve_queue_open(void)
     pthread_cond_init(&q->put, NULL);
     pthread_cond_init(&q->done, NULL);
     q->last = &q->first;
+    q->most_pixels = most_pixels;
     return q;
 }
 
@@ -76,13 +81,52 @@ static void fail(dg_serve_task *t, int status, const char *id, const char *text)
     t->status = status;
 }
 
+static const char *first_id(const dg_diag *d)
+{
+    return dg_diag_n(d) ? dg_diag_at(d, 0)->id : "internal";
+}
+
+static const char *first_text(const dg_diag *d)
+{
+    return dg_diag_n(d) ? dg_diag_at(d, 0)->text : "unknown";
+}
+
+/* Refuses an image whose pixels would take too much memory, by its header: a small file may hold a
+ * large one. What cannot be read fails later. */
+static void measure(const dg_serve_queue *q, dg_serve_task *t)
+{
+    dg_diag *d = dg_diag_open();
+    dg_image_header h;
+    char text[120];
+
+    if (dg_image_header_decode(&h, t->part->bytes, t->part->n, name_of(t), d) == 0) {
+        t->pixels = (int64_t)h.w * h.h;
+        snprintf(text, sizeof text,
+                 "an image of %d x %d pixels; at most %g million are accepted (--pixels)", h.w, h.h,
+                 (double)q->most_pixels / 1e6);
+        t->done = t->pixels > q->most_pixels;
+        if (t->done)
+            fail(t, 413, "serve-pixels", text);
+    } else if (strcmp(first_id(d), "image-size") == 0) {
+        fail(t, 413, first_id(d), first_text(d));
+        t->done = true;
+    }
+    dg_diag_close(&d);
+}
+
 void dg_serve_wait(dg_serve_queue *q, dg_serve_task *tasks, int n)
 {
     bool all;
 
+    for (int i = 0; i < n; i++)
+        measure(q, &tasks[i]);
     pthread_mutex_lock(&q->lock);
     all = q->counts.ending || q->counts.waiting + n > WAITING;
     for (int i = 0; i < n; i++) {
+        if (tasks[i].done) {
+            q->counts.failed++;
+            continue;
+        }
         if (all) {
             fail(&tasks[i], 503, q->counts.ending ? "serve-ending" : "serve-busy",
                  q->counts.ending ? "the server is ending" : "too many images wait already");
@@ -110,12 +154,12 @@ void dg_serve_end(dg_serve_queue *q)
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-/* Call with the lock held; NULL: nothing waits. */
-static dg_serve_task *take_first(dg_serve_queue *q)
+/* Call with the lock held; NULL: nothing waits, or the first has more pixels than there is room. */
+static dg_serve_task *take_first(dg_serve_queue *q, int64_t room)
 {
     dg_serve_task *t = q->first;
 
-    if (!t)
+    if (!t || t->pixels > room)
         return NULL;
     q->first = t->next;
     q->last = q->first ? q->last : &q->first;
@@ -135,26 +179,17 @@ static void answer(dg_serve_task *t, const dg_detected *found, dg_predict_names 
     t->status = 200;
 }
 
-static const char *first_id(const dg_diag *d)
-{
-    return dg_diag_n(d) ? dg_diag_at(d, 0)->id : "internal";
-}
-
-static const char *first_text(const dg_diag *d)
-{
-    return dg_diag_n(d) ? dg_diag_at(d, 0)->text : "unknown";
-}
-
 /* Adds as many of the waiting tasks as fit. Returns how many there are in the batch. */
 static int fill(dg_serve_queue *q, dg_detector *p, dg_serve_task **tasks, double *threshold)
 {
     dg_serve_task *t;
     dg_diag *d;
+    int64_t room = q->most_pixels;
     int n = 0, rc;
 
     while (dg_detector_room(p)) {
         pthread_mutex_lock(&q->lock);
-        t = take_first(q);
+        t = take_first(q, room);
         pthread_mutex_unlock(&q->lock);
         if (!t)
             break;
@@ -163,6 +198,7 @@ static int fill(dg_serve_queue *q, dg_detector *p, dg_serve_task **tasks, double
         if (rc == 0) {
             *threshold = n == 0 || t->threshold < *threshold ? t->threshold : *threshold;
             tasks[n++] = t;
+            room -= t->pixels;
         } else {
             fail(t, rc == -DG_EINPUT || rc == -DG_EIO ? 400 : 500, first_id(d), first_text(d));
             pthread_mutex_lock(&q->lock);
@@ -216,7 +252,7 @@ void dg_serve_compute(dg_serve_queue *q, dg_detector *p, dg_predict_names names)
         compute_batch(q, p, names, tasks);
         pthread_mutex_lock(&q->lock);
     }
-    while ((t = take_first(q))) {
+    while ((t = take_first(q, INT64_MAX))) {
         fail(t, 503, "serve-ending", "the server is ending");
         t->done = true;
     }

@@ -9,8 +9,9 @@
 typedef struct dg_serve_task { /* an image of a request */
     const dg_http_part *part;
     double threshold;
-    int status;  /* 200, or of its error */
-    dg_str json; /* an object: what was found, or the error */
+    int64_t pixels; /* as its header says; 0: it has none that can be read */
+    int status;     /* 200, or of its error */
+    dg_str json;    /* an object: what was found, or the error */
     bool done;
     struct dg_serve_task *next;
 } dg_serve_task;
@@ -22,7 +23,8 @@ typedef struct dg_serve_counts {
 } dg_serve_counts;
 
 typedef struct dg_serve_queue dg_serve_queue;
-dg_serve_queue *dg_serve_queue_open(void);
+/* most_pixels: of an image, and of the images of a batch together, which stand in memory then. */
+dg_serve_queue *dg_serve_queue_open(int64_t most_pixels);
 void dg_serve_queue_close(dg_serve_queue **q);
 /* From any thread: tasks[n] get their results, or errors; waits for that. */
 void dg_serve_wait(dg_serve_queue *q, dg_serve_task *tasks, int n);

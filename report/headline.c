@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 /* Mean of the last tenth of the points, at least one: a loss fluctuates from step to step. */
 static double mean_of_end(const dg_series *s)
 {
@@ -157,8 +159,10 @@ static void add_failure(dg_page *p, const dg_history *h)
     else if (why && *why)
         dg_page_text(p, "%s", why);
     else
-        dg_page_text(p, "It ended without a word, as after kill -9 or a power cut. --resume auto "
-                        "continues from its last checkpoint.");
+        dg_page_text(p, "It ended without a word, as after kill -9 or a power cut. %s",
+                     dg_exists(dg_path_join(p->arena, h->folder, "checkpoints/last"))
+                         ? "--resume continues from its last checkpoint."
+                         : "Nothing of it was saved: --force begins anew.");
     dg_str_add(p->out, "</p>");
     for (int i = 0; help && help->kind == DG_JSON_ARRAY && i < help->n; i++)
         if (help->items[i].kind == DG_JSON_STRING) {

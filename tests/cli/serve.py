@@ -1,6 +1,6 @@
-"""serve.py ADDRESS IMAGE PREDICTED PID: asks a server of `detrgraph serve --limit 1 --threshold 0`; a line per case, with
+"""serve.py ADDRESS IMAGE PREDICTED PID: asks a server of `detrgraph serve --limit 1 --pixels 1 --threshold 0`; a line per case, with
 a fault after a tab. PREDICTED: what `predict --format jsonl` says of IMAGE. Ends the server, PID."""
-import http.client, json, os, signal, socket, sys, threading, time, urllib.error, urllib.request
+import http.client, json, os, re, signal, socket, struct, sys, threading, time, urllib.error, urllib.request, zlib
 
 address, image, predicted, process = sys.argv[1:]
 picture = open(image, "rb").read()
@@ -133,6 +133,37 @@ def large():
     return error((r.status, r.headers, r.read()), 413, "serve-large")
 
 
+def png(side):
+    """A black square of 1-bit pixels: some KiB, whatever its side."""
+    chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    rows = zlib.compress(bytes(1 + (side + 7) // 8) * side, 9)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)) +
+            chunk(b"IDAT", rows) + chunk(b"IEND", b""))
+
+
+def pixels():
+    """A small file of a large image is refused by its header, alone and among others; its pixels take no memory."""
+    peak = lambda: int(re.search(r"VmHWM:\s+(\d+)", open(f"/proc/{process}/status").read())[1])
+    before = peak()
+    for side, id in ((16000, "serve-pixels"), (1001, "serve-pixels"), (32769, "image-size")):
+        fault = error(ask("/detect", png(side)), 413, id)
+        if fault:
+            return f"{side}: {fault}"
+    status, _, body = form(("a.png", picture), ("b.png", png(16000)))
+    r = json.loads(body)
+    if status != 200 or not same(r[0]) or "16000 x 16000" not in r[1]["error"]["message"]:
+        return f"{status} {body!r}"
+    return "" if peak() - before < 100 << 10 else f"{before} KiB became {peak()}"
+
+
+def together_large():
+    """Two of a batch's size, but of more pixels than the limit together: each gets a batch of its own."""
+    before = json.loads(ask("/health")[2])
+    status, _, body = form(*[("a.png", png(800))] * 4)
+    n = json.loads(ask("/health")[2])["batches"] - before["batches"]
+    return "" if status == 200 and n == 4 else f"status {status}, {n} batches"
+
+
 def cut():
     """A client that goes away leaves the server as it was."""
     s = socket.create_connection((host, int(port)))
@@ -197,6 +228,8 @@ cases = {
     "too many files": lambda: error(form(*[("a.png", b"x")] * 65), 413, "serve-many"),
     "a request that is too large": large,
     "one that does not say how large it is": chunked,
+    "an image that is too large": pixels,
+    "images that are too large together": together_large,
     "a form of empty files that never ends":
         lambda: endless(b'--0123456789abcdef\r\nContent-Disposition: form-data; name="i"; filename="a.png"\r\n\r\n\r\n'),
     "a field that never ends": lambda: endless(b'--0123456789abcdef\r\nContent-Disposition: form-data; name="i"\r\n\r\nx'),
