@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/trained.h"
+#include "media/draw.h"
 #include "media/image.h"
 #include "media/video.h"
 #include "runtime/trained.h"
@@ -265,8 +266,10 @@ static int predict_images(const opts *o, const dg_trained_words *w, const dg_wor
         signals = dg_signals_open(come_to_an_end, &s);
     DG_TRY(dg_trained_detector(&detector, w, &s.threshold, d));
     s.names.v = dg_detector_classes(detector, &s.names.n);
-    if (o->out)
+    if (o->out) {
+        dg_draw_check_names(s.names.v, s.names.n, d);
         DG_TRY(dg_mkdirs(o->out, d));
+    }
     for (int i = 0; o->out && i < images.n; i++)
         keep_file(&s, images.v[i]);
     DG_TRY(predict_files(&s, detector, &images, d));

@@ -401,6 +401,59 @@ out:
     return rc;
 }
 
+/* True if pictures show numbers in place of some of the letters. */
+static bool lacks_letters(cairo_t *c, const char *name)
+{
+    char text[TEXT_MAX];
+    PangoLayout *line;
+    double width;
+    bool lacks;
+
+    clean(text, name);
+    line = new_line(c, text, 12, false, 1e6, &width);
+    lacks = pango_layout_get_unknown_glyphs_count(line) > 0;
+    g_object_unref(line);
+    return lacks;
+}
+
+void dg_draw_check_names(const dg_coco_class *classes, int n, dg_diag *d)
+{
+    cairo_surface_t *surface = NULL;
+    cairo_t *c = NULL;
+    const char *first = NULL;
+    int more = 0;
+
+    for (int i = 0; i < n; i++) {
+        const char *name = classes[i].name ? classes[i].name : "";
+
+        while (*name && (unsigned char)*name < 0x80)
+            name++;
+        if (!*name)
+            continue; /* every font has ASCII: to look for fonts takes time */
+        if (!c) {
+            surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, 1, 1);
+            c = cairo_create(surface);
+        }
+        if (!lacks_letters(c, classes[i].name))
+            continue;
+        more += first != NULL;
+        first = first ? first : classes[i].name;
+    }
+    if (first) {
+        dg_warn(
+            d, DG_NOWHERE, "font-missing",
+            "no font of this machine has the letters of the class \"%s\"%s: pictures show boxes "
+            "with numbers in their place",
+            first, more ? " and of others" : "");
+        dg_help(d, "install one: fonts-noto-cjk has Chinese, Japanese and Korean, fonts-noto-core "
+                   "most other scripts");
+    }
+    if (c) {
+        cairo_destroy(c);
+        cairo_surface_destroy(surface);
+    }
+}
+
 void dg_draw_mask(dg_image *im, const dg_mask *m, int label)
 {
     uint8_t rgb[3];

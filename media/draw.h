@@ -33,6 +33,9 @@ int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_labels
 int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns,
                    int tile_w, int tile_h, dg_labels names, dg_diag *d) DG_MUST_USE;
 
+/* Warns, with "font-missing", of names whose letters no font of this machine has. */
+void dg_draw_check_names(const dg_coco_class *classes, int n, dg_diag *d);
+
 /* Tints the pixels of a mask, which is as large as the image, in the colour of its class. */
 void dg_draw_mask(dg_image *im, const dg_mask *m, int label);
 

@@ -375,6 +375,9 @@ int dg_survey_html(dg_str *out, const dg_survey *s, dg_diag *d)
     if (s->n_read) {
         dg_str_add(out, "<h2>Pictures</h2>\n");
         gallery(out, s, scratch);
+        for (int i = 0; i < s->n_splits && !dg_diag_n(d); i++)
+            if (s->splits[i].index)
+                dg_draw_check_names(s->splits[i].index->classes, s->splits[i].index->n_classes, d);
     }
     dg_str_add(out, "</body></html>\n");
     dg_scratch_close(&scratch);

@@ -9,6 +9,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "media/box_form.h"
+#include "media/draw.h"
 #include "media/survey.h"
 
 enum { NAMED = 10 };
@@ -224,6 +225,8 @@ int dg_data_report_log(const dg_env *env, dg_data *own, bool probe, dg_diag *d)
                     data->n_classes, data->n_classes == 1 ? "" : "es");
         log_classes(env, data);
     }
+    if (scope->kind == DG_SCOPE_TRAIN)
+        dg_draw_check_names(data->classes, data->n_classes, d);
     if (scope->kind == DG_SCOPE_TRAIN && r)
         rc = check_boxes(env, own, d);
     if (scope->kind == DG_SCOPE_TRAIN && rc == 0)

@@ -72,6 +72,14 @@ static void letters(void **state)
         differ += out[0].rgb[i] != out[1].rgb[i];
     assert_true(differ > 20);
     no_diagnostics(p);
+    dg_draw_check_names((const dg_coco_class[]){ { .name = "nut" }, { .name = "\xC3\xA9" } }, 2,
+                        p->d);
+    no_diagnostics(p);
+    /* the last letter of Unicode is nobody's */
+    dg_draw_check_names((const dg_coco_class[]){ { .name = "nut" },
+                                                 { .name = "\xF4\x8F\xBF\xBD" } },
+                        2, p->d);
+    check_only(p->d, "font-missing");
 }
 
 static void mosaic(void **state)
