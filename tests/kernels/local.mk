@@ -18,7 +18,7 @@ tests_kernels_far_faults_LDADD = $(tests_kernels_far_LDADD)
 tests_kernels_far_record_LDADD = $(tests_kernels_far_LDADD)
 TESTS += tests/kernels/backend tests/kernels/rounding $(far_tests)
 threaded += $(far_tests)
-EXTRA_DIST +=
+EXTRA_DIST += tests/bench/peers.py
 # Speed is measured, not tested: make tests/bench/kernels
 EXTRA_PROGRAMS = tests/bench/kernels
 tests_bench_kernels_SOURCES = tests/bench/kernels.c
