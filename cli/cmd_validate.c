@@ -93,6 +93,8 @@ static int verb_validate(const void *self, const dg_words *words, dg_arena *a)
             rc = dg_fail(d, DG_EINPUT, g->mesh.item->at, "ranks-mesh",
                          "the mesh says dp=\"%lld\", --ranks %lld", (long long)g->ranks,
                          (long long)o->ranks);
+        else if (o->ranks > 1 && !g->axis)
+            rc = dg_graph_unshared(g, o->ranks, d);
         rc = rc < 0 ? rc : dg_graph_validate(g, d);
         if (o->peer && rc == 0)
             rc = compare_peer(g, o, sets, d);

@@ -151,6 +151,19 @@ static const char *of_same_class(const dg_graph *g, const dg_node *node)
     return NULL;
 }
 
+/* The node before it that updates parameters, from gradients; NULL: there is none. */
+static const dg_node *of_updating_class(const dg_node *node)
+{
+    for (int i = 0; i < node->index; i++) {
+        const dg_node *other = node->scope->nodes[i];
+
+        if (other->n_in && other->n_out && strcmp(other->in_ports[0]->type, "gradients") == 0 &&
+            strcmp(other->out_ports[0]->type, "parameters") == 0)
+            return other;
+    }
+    return NULL;
+}
+
 const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id)
 {
     if (strcmp(id, "allreduce-gradients") == 0)
@@ -161,6 +174,9 @@ const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id)
         return dg_edit_write(g, node, "root", "0");
     if (strcmp(id, "backward-twice") == 0)
         return without(g, node, of_same_class(g, node));
+    if (strcmp(id, "not-parameters") == 0 && of_updating_class(node))
+        return dg_edit_write(g, node, node->in_ports[0]->name,
+                             dg_printf(g->arena, "@%s", of_updating_class(node)->id));
     if (strcmp(id, "skip-accumulate") == 0)
         return dg_edit_write_part(g, node->scope->item, "accumulate", "1");
     if (strcmp(id, "allreduce-parameters") == 0 || strcmp(id, "collective-operand") == 0)

@@ -230,7 +230,8 @@ static void expand_include(dg_expander *x, const dg_expansion *p, dg_item *into,
             env = dg_let_push(x, env,
                               (dg_var){ .name = item->attrs[i].name,
                                         .value = item->attrs[i].value,
-                                        .folder = item->attrs[i].folder });
+                                        .folder = item->attrs[i].folder,
+                                        .given = &item->attrs[i] });
             given.n++;
         }
     given.first = env;

@@ -22,6 +22,20 @@ static const dg_var *find(const dg_var *env, const char *name, size_t len)
     return env;
 }
 
+/* True if a parameter of the include, which its part does not use, is meant: says so. */
+static bool is_misspelt_parameter(dg_expander *x, const dg_var *env, const char *name,
+                                  const char *near)
+{
+    const dg_var *v = near ? find(env, near, strlen(near)) : NULL;
+
+    if (!v || !v->given || *v->used)
+        return false;
+    *v->used = true; /* one error for both names */
+    dg_load_error_help(x->report, "write %s=\"%s\" in place of %s=\"%s\" at %s:%d", name, v->value,
+                       v->name, v->value, v->given->at.file, v->given->at.line);
+    return true;
+}
+
 static void unknown_name(dg_expander *x, const dg_expansion *p, const dg_var *env, dg_where at,
                          const char *name)
 {
@@ -31,8 +45,10 @@ static void unknown_name(dg_expander *x, const dg_expansion *p, const dg_var *en
                   "$%s: there is no <let %s=...> before this place", name, name);
     if (x->report->muted)
         return;
-    for (; env; env = env->next)
-        DG_PUSH(x->arena, names, env->name);
+    for (const dg_var *v = env; v; v = v->next)
+        DG_PUSH(x->arena, names, v->name);
+    if (is_misspelt_parameter(x, env, name, dg_nearest(name, names.items, names.n)))
+        return;
     dg_load_error_nearest(x->report, name, names.items, names.n, "known names");
 }
 

@@ -15,6 +15,7 @@ typedef struct dg_var {
     const struct dg_var *next;
     int depth; /* length of the chain */
     bool *used;
+    const dg_item_attr *given; /* a parameter of an include, where it was written; else NULL */
 } dg_var;
 
 typedef struct dg_expander {

@@ -422,6 +422,23 @@ static void read_top(dg_loader *l, const dg_item *item)
     misplaced(l, item);
 }
 
+/* What a <checkpoint> could choose by: a score of the first evaluation. */
+static void help_best(dg_loader *l)
+{
+    const dg_graph *g = l->g;
+    const dg_scope *s = g->n_evaluates ? g->evaluates[0] : NULL;
+    const dg_item at = { .name = "checkpoint", .at = g->checkpoint.where };
+
+    for (int i = 0; s && g->checkpoint.present && i < s->n_nodes; i++)
+        if (strcmp(s->nodes[i]->element, "evaluate.coco") == 0) {
+            dg_load_error_help(&l->report, "%s",
+                               dg_edit_write_part(g, &at, "best",
+                                                  dg_printf(l->arena, "@%s.AP", s->nodes[i]->id)));
+            return;
+        }
+    dg_load_error_help(&l->report, "like <checkpoint best=\"@coco.AP\"/> after <evaluate>");
+}
+
 static void read_pipeline(dg_loader *l, const dg_item *root)
 {
     dg_pipeline_conf conf = { 0 };
@@ -446,7 +463,7 @@ static void read_pipeline(dg_loader *l, const dg_item *root)
         dg_load_error_unless_holes(&l->report, NULL, l->g->train->where, "patience-best",
                                    "<train> has patience, but no <checkpoint best=\"@...\"> says "
                                    "what has to become better");
-        dg_load_error_help(&l->report, "like <checkpoint best=\"@coco.AP\"/> after <evaluate>");
+        help_best(l);
     }
     if (!l->g->train && !l->g->n_evaluates)
         dg_load_error_unless_holes(&l->report, NULL, root->at, "pipeline-empty",

@@ -407,6 +407,8 @@ static void require(dg_loader *l, dg_node *node)
             dg_attr_expected(&expected, row);
             dg_load_error(&l->report, node->item->frame, node->where, "attr-missing",
                           "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s, row->doc);
+            if (row->flags & DG_ATTR_AXES && l->g->axis)
+                dg_load_error_help(&l->report, "%s", dg_edit_write(l->g, node, row->name, "dp"));
             dg_str_free(&expected);
         }
     for (int i = 0; i < node->n_in; i++)

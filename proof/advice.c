@@ -145,6 +145,13 @@ static const char *one_size(const dg_proof *p)
                  : NULL;
 }
 
+static bool keeps_tail(const dg_node *sampler)
+{
+    const dg_item_attr *tail = dg_item_find(sampler->item, "tail");
+
+    return !tail || strcmp(tail->value, "keep") == 0;
+}
+
 /* The way out of what a row of the data chain does. */
 static const char *of_data(const dg_proof *p, const dg_scope *scope, const dg_node *node,
                            dg_rule_kind k, bool shape, uint32_t axes, const char **other)
@@ -164,7 +171,7 @@ static const char *of_data(const dg_proof *p, const dg_scope *scope, const dg_no
     if (k == DG_RULE_RATE && knows(node, "equal", "drop") && !dg_item_find(node->item, "equal"))
         once = dg_edit_write(p->g, node, "equal", "drop");
     if (node == c.sampler && dg_node_axes_given(node) && knows(node, "tail", "drop") &&
-        k != DG_RULE_DIMS)
+        keeps_tail(node) && k != DG_RULE_DIMS)
         once = dg_edit_write(p->g, node, "tail", "drop");
     if (c.sampler && (shape || k == DG_RULE_LEADING) && k != DG_RULE_DIMS &&
         dg_node_has_row(c.sampler, DG_RULE_LEADING))

@@ -13,6 +13,8 @@ int dg_graph_validate(const dg_graph *g, dg_diag *d) DG_MUST_USE;
  * declared port types against the program, gradient coverage, and rank invariance. Needs no data
  * and no kernels. */
 int dg_graph_check(const dg_graph *g, dg_diag *d) DG_MUST_USE;
+/* The error of several ranks for a pipeline without a mesh. */
+int dg_graph_unshared(const dg_graph *g, int64_t ranks, dg_diag *d) DG_MUST_USE;
 /* Refuses what no run executes: ids "not-run", "data-choice". */
 int dg_graph_runnable(const dg_graph *g, dg_diag *d) DG_MUST_USE;
 /* Refuses what is proved, and no run has yet: id "planned". */

@@ -170,6 +170,16 @@ int dg_graph_planned(const dg_graph *g, dg_diag *d)
     return rc;
 }
 
+int dg_graph_unshared(const dg_graph *g, int64_t ranks, dg_diag *d)
+{
+    int rc = dg_fail(d, DG_EINPUT, g->root->at, "ranks-mesh",
+                     "%lld ranks, and the pipeline does not say how they share the work",
+                     (long long)ranks);
+
+    dg_help(d, "<mesh dp=\"ranks\"/> before the model, and axis=\"dp\" where nodes deal or join");
+    return rc;
+}
+
 int dg_graph_runnable(const dg_graph *g, dg_diag *d)
 {
     int rc = 0, own;

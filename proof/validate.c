@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/attr.h"
 #include "graph/digest.h"
 #include "graph/lower.h"
+#include "graph/structure.h"
 #include "proof/second.h"
 #include "tensor/build.h"
 #include "tensor/passes.h"
@@ -204,33 +206,138 @@ static int check_sizes(checked *c, checked_scope *s, dg_diag *d)
     return rc;
 }
 
-/* Checks that nodes that distinguish classes have the same number: labels of one index tables of
- * another. */
-static int check_classes(const dg_graph *g, const dg_scope *scope, const dg_node **first,
-                         dg_diag *d)
+static int64_t classes_of(const dg_node *node)
 {
-    int rc = 0;
+    return node->class->classes ? node->class->classes(node->conf) : 0;
+}
 
-    for (int i = 0; i < scope->n_nodes; i++) {
-        const dg_node *node = scope->nodes[i], *other = *first;
-        int64_t n = node->class->classes ? node->class->classes(node->conf) : 0;
+/* Checks that nodes that distinguish classes have the same number: labels of one index tables of
+ * another. What most of them have is taken to be right, or what the first has. */
+static int check_classes(const dg_graph *g, dg_arena *a, dg_diag *d)
+{
+    DG_VEC(const dg_node *) all = { 0 };
+    const dg_node *right = NULL;
+    int rc = 0, most = 0;
 
-        if (!n)
-            continue;
-        *first = other ? other : node;
-        if (!other || other->class->classes(other->conf) == n)
+    for (int s = 0; s < 2; s++) {
+        const dg_scope *scope = s ? g->train : g->models[0];
+
+        for (int i = 0; scope && i < scope->n_nodes; i++)
+            if (classes_of(scope->nodes[i]))
+                DG_PUSH(a, all, scope->nodes[i]);
+    }
+    for (int i = 0; i < all.n; i++) {
+        int same = 0;
+
+        for (int k = 0; k < all.n; k++)
+            same += classes_of(all.items[k]) == classes_of(all.items[i]);
+        if (same > most) {
+            most = same;
+            right = all.items[i];
+        }
+    }
+    for (int i = 0; i < all.n; i++) {
+        const dg_node *node = all.items[i];
+        const long long n = classes_of(node), wanted = classes_of(right);
+
+        if (n == wanted)
             continue;
         rc = dg_fail(d, DG_EINPUT, node->where, "classes-differ",
                      "<%s id=\"%s\"> has classes=\"%lld\", <%s id=\"%s\"> has %lld", node->element,
-                     node->id, (long long)n, other->element, other->id,
-                     (long long)other->class->classes(other->conf));
-        dg_note(d, other->where, "the other stands here");
-        dg_help(d, "%s",
-                dg_edit_write(g, node, "classes",
-                              dg_printf(g->arena, "%lld",
-                                        (long long)other->class->classes(other->conf))));
+                     node->id, n, right->element, right->id, wanted);
+        dg_note(d, right->where, "the other stands here");
+        dg_help(d, "%s", dg_edit_write(g, node, "classes", dg_printf(g->arena, "%lld", wanted)));
     }
     return rc;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+static bool has_masks(const dg_node *node)
+{
+    const dg_item_attr *a = dg_item_find(node->item, "masks");
+
+    return a && strcmp(a->value, "true") == 0;
+}
+
+/* Checks that a batch that gives masks has a loader that reads them, if it can. */
+static int check_masks(const dg_graph *g, const dg_scope *scope, dg_diag *d)
+{
+    const dg_node *loader = NULL;
+
+    for (int i = 0; i < scope->n_nodes; i++) {
+        const dg_node *node = scope->nodes[i];
+
+        if (node->class->role == DG_ROLE_LOADER && dg_attr_find(node->class->attrs, "masks"))
+            loader = node;
+        if (node->class->role != DG_ROLE_BATCH || !loader || !has_masks(node) || has_masks(loader))
+            continue;
+        dg_fail(d, DG_EINPUT, node->where, "batch-masks",
+                "<%s id=\"%s\"> gives masks, and <%s id=\"%s\"> does not read them", node->element,
+                node->id, loader->element, loader->id);
+        dg_help(d, "if the data has masks: %s", dg_edit_write(g, loader, "masks", "true"));
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
+/* ---- what nobody reads ----------------------------------------------------------------------- */
+
+static bool is_read(const dg_scope *scope, const dg_node *node);
+
+/* True if input k of the node is read: of <use>, inside the model. */
+static bool takes(const dg_node *node, int k)
+{
+    const dg_scope *m = node->model;
+
+    for (int i = 0; m && i < m->n_inputs; i++)
+        if (strcmp(m->inputs[i]->id, node->in_ports[k]->name) == 0)
+            return m->inputs[i] == m->output || is_read(m, m->inputs[i]);
+    return true;
+}
+
+static bool is_read(const dg_scope *scope, const dg_node *node)
+{
+    for (int i = node->index + 1; i < scope->n_nodes; i++) {
+        const dg_node *other = scope->nodes[i];
+
+        if (other->when.from == node)
+            return true;
+        for (int k = 0; k < other->n_in; k++)
+            if (other->in[k].from == node && takes(other, k))
+                return true;
+    }
+    return false;
+}
+
+static const dg_node *wired_to(const dg_scope *scope, const dg_node *node)
+{
+    for (int i = node->index + 1; i < scope->n_nodes; i++)
+        for (int k = 0; k < scope->nodes[i]->n_in; k++)
+            if (scope->nodes[i]->in[k].from == node)
+                return scope->nodes[i];
+    return NULL;
+}
+
+/* Warns of what a step computes for nobody, like denoising queries that the decoder is not given.
+ * Parameters that nobody reads are DG-GRAD. */
+static void check_read(const dg_graph *g, const dg_scope *scope, dg_diag *d)
+{
+    for (int i = 0; i < scope->n_nodes; i++) {
+        const dg_node *node = scope->nodes[i];
+        const dg_role role = node->class->role;
+
+        if ((role != DG_ROLE_DENOISING && role != DG_ROLE_DECODER &&
+             node->class != &dg_class_use) ||
+            is_read(scope, node))
+            continue;
+        dg_warn(d, node->where, "unread", "nothing reads %s", dg_node_called(g->arena, node));
+        if (wired_to(scope, node))
+            dg_note(d, wired_to(scope, node)->where,
+                    "the model's input that it goes to is not read");
+        else
+            dg_help(d, "%s", dg_edit_without(g, node));
+    }
 }
 
 /* ---- padding --------------------------------------------------------------------------------- */
@@ -298,6 +405,47 @@ static void check_padding(const dg_graph *g, const dg_scope *scope, dg_diag *d)
     }
 }
 
+static bool pads(const dg_node *node)
+{
+    const dg_item_attr *fit = dg_item_find(node->item, "fit");
+
+    return node->class->role == DG_ROLE_BATCH && fit && strcmp(fit->value, "pad") == 0;
+}
+
+/* True if the port of the node is read. */
+static bool is_port_read(const dg_scope *scope, const dg_node *node, const char *name)
+{
+    const int port = port_named(node->out_ports, node->n_out, name);
+
+    for (int i = node->index + 1; i < scope->n_nodes; i++)
+        for (int k = 0; k < scope->nodes[i]->n_in; k++)
+            if (scope->nodes[i]->in[k].from == node && scope->nodes[i]->in[k].port == port)
+                return true;
+    return false;
+}
+
+/* Warns of images with padding whose sizes no model is told, and of an evaluation that stretches
+ * images where training keeps their proportions. */
+static void check_fit(const dg_graph *g, const dg_scope *scope, bool *padded, dg_diag *d)
+{
+    for (int i = 0; i < scope->n_nodes; i++) {
+        const dg_node *node = scope->nodes[i];
+
+        if (pads(node) && !is_port_read(scope, node, "sizes")) {
+            dg_warn(d, node->where, "padding-unread",
+                    "nothing reads the sizes of <%s id=\"%s\">: padding is taken for image",
+                    node->element, node->id);
+            dg_help(d, "%s", dg_edit_drop(g, node, "fit"));
+        } else if (node->class->role == DG_ROLE_BATCH && *padded && !pads(node)) {
+            dg_warn(d, node->where, "fit-differs",
+                    "<%s id=\"%s\"> stretches images, and training keeps their proportions",
+                    node->element, node->id);
+            dg_help(d, "%s", dg_edit_write(g, node, "fit", "pad"));
+        }
+        *padded |= pads(node) && scope->kind == DG_SCOPE_TRAIN;
+    }
+}
+
 static int check_digest(const dg_graph *g, dg_diag *d)
 {
     char text[24];
@@ -343,19 +491,24 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
                   .scopes = DG_NEW_N(a, 1 + g->n_evaluates, checked_scope),
                   .lowered = true,
                   .second = dg_diag_open() };
-    const dg_node *first = NULL;
+    bool padded = false;
     int rc = check_digest(g, d), own, n;
 
     for (int i = 0; i < g->n_models; i++)
         check_padding(g, g->models[i], d);
-    if (g->train)
+    if (g->train) {
         check_padding(g, g->train, d);
+        check_read(g, g->train, d);
+        check_fit(g, g->train, &padded, d);
+    }
+    for (int i = 0; i < g->n_evaluates; i++)
+        check_fit(g, g->evaluates[i], &padded, d);
     if (g->n_models == 1) {
-        own = check_classes(g, g->models[0], &first, d);
+        own = check_classes(g, a, d);
         rc = rc ? rc : own;
     }
-    if (g->n_models == 1 && g->train) {
-        own = check_classes(g, g->train, &first, d);
+    for (int i = g->train ? -1 : 0; i < g->n_evaluates; i++) {
+        own = check_masks(g, i < 0 ? g->train : g->evaluates[i], d);
         rc = rc ? rc : own;
     }
     if (g->train) {

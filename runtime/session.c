@@ -136,19 +136,13 @@ static int split_sets(dg_set **out, const dg_pipeline *p, dg_arena *a, dg_diag *
 /* Sets the number of ranks to those started, if the pipeline leaves it open. */
 static int fit_ranks(dg_graph *g, const dg_world *w, dg_diag *d)
 {
-    dg_where at = { .file = g->file };
+    const dg_where at = g->axis ? g->mesh.item->at : g->root->at;
 
     if (g->axis && g->ranks_open)
         g->ranks = w->ranks;
     g->rank = w->rank;
-    if (!g->axis && w->ranks > 1) {
-        dg_fail(d, DG_EINPUT, at, "ranks-mesh",
-                "%d ranks were started, and the pipeline does not say how they share the work",
-                w->ranks);
-        dg_help(d,
-                "<mesh dp=\"ranks\"/> before the model, and axis=\"dp\" where nodes deal or join");
-        return -DG_EINPUT;
-    }
+    if (!g->axis && w->ranks > 1)
+        return dg_graph_unshared(g, w->ranks, d);
     if (g->axis && g->ranks != w->ranks) {
         dg_fail(d, DG_EINPUT, at, "ranks-mesh",
                 "<mesh dp=\"%lld\"/>: so many ranks are needed, and %d %s started",

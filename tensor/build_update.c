@@ -223,6 +223,30 @@ static int group_of(pattern *p, const dg_adamw_attr *attr, int rest, const dg_pa
     return found >= 0 ? found : rest;
 }
 
+/* Reports groups that claim nothing, all at once: layers="12" makes twelve. */
+static bool all_claim(dg_build *b, const pattern *p, const dg_adamw_attr *attr)
+{
+    const dg_params *params = b->p->params;
+    int first = -1, n = 0, frozen = 0;
+
+    for (int i = 0; i < attr->n_groups; i++)
+        if (attr->groups[i].match && !p[i].claimed) {
+            first = n++ ? first : i;
+            for (int k = 0; k < dg_params_n(params); k++)
+                frozen += dg_params_at(params, k)->kind != DG_TRAINABLE &&
+                          claims(&p[i], dg_params_at(params, k)->name);
+        }
+    if (n)
+        dg_error(b, "group-empty",
+                 "no trainable parameter is claimed by the group \"%s\"%s%s%s%s%s",
+                 attr->groups[first].match, attr->groups[first].unless ? " unless \"" : "",
+                 attr->groups[first].unless ? attr->groups[first].unless : "",
+                 attr->groups[first].unless ? "\"" : "",
+                 n > 1 ? dg_printf(b->arena, ", nor by %d more", n - 1) : "",
+                 frozen ? ": what it matches is not trained" : "");
+    return !n;
+}
+
 /* Makes ranges of equal group over all trainable parameters; padding belongs to the parameter
  * before it. */
 static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adamw_attr *out)
@@ -260,15 +284,8 @@ static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adam
                  twice.name,
                  twice.n > 1 ? dg_printf(b->arena, " and %d more are", twice.n - 1) : " is",
                  attr->groups[twice.groups[0]].match, attr->groups[twice.groups[1]].match);
-    for (int i = 0; i < attr->n_groups && ok; i++)
-        if (attr->groups[i].match && !p[i].claimed) {
-            dg_error(b, "group-empty",
-                     "no trainable parameter is claimed by the group \"%s\"%s%s%s",
-                     attr->groups[i].match, attr->groups[i].unless ? " unless \"" : "",
-                     attr->groups[i].unless ? attr->groups[i].unless : "",
-                     attr->groups[i].unless ? "\"" : "");
-            ok = false;
-        }
+    if (ok)
+        ok = all_claim(b, p, attr);
     return ok;
 }
 

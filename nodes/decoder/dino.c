@@ -363,6 +363,10 @@ static dg_val all_further(decoder *d, dg_val positives)
     int n = dg_record_n(b, positives);
     dg_val sets = dg_record(b);
 
+    if (dg_record_has(b, positives, "boxes"))
+        return dg_error(b, "decoder-set",
+                        "positives is a set of queries, and a record of sets is expected, like "
+                        "<record id=\"sets\" rcnn=\"@roi.positives\"/>");
     if (n != d->c->sets)
         return dg_error(b, "decoder-sets", "sets=\"%lld\", and positives has %d: write sets=\"%d\"",
                         (long long)d->c->sets, n, n);
@@ -404,6 +408,11 @@ static dg_val training_output(decoder *d, dg_val logits[], dg_val boxes[], const
     }
     if (dg_has(in[POSITIVES]))
         dg_record_set(b, out, "sets", all_further(d, in[POSITIVES]));
+    else if (d->c->sets)
+        return dg_error(b, "decoder-sets",
+                        "sets=\"%lld\", and positives gives no queries: wire it to a record of the "
+                        "outputs positives of heads, or take sets out",
+                        (long long)d->c->sets);
     return out;
 }
 

@@ -72,8 +72,14 @@ dg_val dg_padded_open(dg_padded *p, dg_build *b, dg_val maps, int64_t heads, int
     if (n < 1 || n > DG_MAX_LEVELS)
         return dg_error(b, "levels", "%d feature maps, 1 to %d are expected", n, DG_MAX_LEVELS);
     for (int l = 0; l < n; l++) {
-        dg_val map = dg_record_get(b, maps, dg_record_key(b, maps, l));
+        dg_val map = dg_record_get(b, maps, dg_record_key(b, maps, l)),
+               first = dg_record_get(b, maps, dg_record_key(b, maps, 0));
 
+        if (dg_dim(b, map, -1) != dg_dim(b, first, -1))
+            return dg_error(b, "levels",
+                            "feature maps of %lld and %lld channels: one number of channels is "
+                            "expected, which <neck.channels> gives",
+                            (long long)dg_dim(b, first, -1), (long long)dg_dim(b, map, -1));
         p->batch = dg_dim(b, map, 0);
         p->levels.h[l] = dg_dim(b, map, 1);
         p->levels.w[l] = dg_dim(b, map, 2);

@@ -154,7 +154,8 @@ static void lower_deformable(dg_build *b, const void *self, const dg_val in[], d
     int64_t d = dg_dim(b, x, -1);
     dg_places where;
 
-    if (misfit(b, c, &p, d, &out[OUT]))
+    out[OUT] = x;
+    if (!p.levels.n || misfit(b, c, &p, d, &out[OUT])) /* no levels: the maps were reported */
         return;
     dg_padded_sizes(&p, in[IMAGES], in[SIZES]);
     pos = positions(b, c, &p, d);

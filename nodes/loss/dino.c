@@ -230,6 +230,9 @@ static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val 
     sums s = { .b = b, .c = self, .terms = { .b = b, .record = dg_record(b) } };
     dg_val predictions = in[PREDICTIONS];
 
+    out[TOTAL] = out[TERMS] = dg_loss_misfit(b, predictions, "groups");
+    if (dg_has(out[TOTAL]))
+        return;
     s.labels = dg_record_get(b, in[TARGETS], "labels");
     s.boxes = dg_record_get(b, in[TARGETS], "boxes");
     s.count = dg_record_get(b, in[TARGETS], "count");

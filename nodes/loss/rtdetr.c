@@ -207,13 +207,9 @@ static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val 
     sums s = { .b = b, .c = self, .terms = { .b = b, .record = dg_record(b) } };
     dg_val predictions = in[PREDICTIONS], normaliser;
 
-    if (dg_record_has(b, predictions, "groups")) {
-        out[TOTAL] = out[TERMS] = dg_error(
-            b, "loss-groups",
-            "the predictions are those of several groups of queries, which this loss would match "
-            "as one: <loss.rfdetr> matches each of them");
+    out[TOTAL] = out[TERMS] = dg_loss_misfit(b, predictions, "groups sets");
+    if (dg_has(out[TOTAL]))
         return;
-    }
     s.labels = dg_record_get(b, in[TARGETS], "labels");
     s.boxes = dg_record_get(b, in[TARGETS], "boxes");
     s.count = dg_record_get(b, in[TARGETS], "count");

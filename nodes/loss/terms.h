@@ -14,6 +14,10 @@ typedef struct dg_loss_terms {
 void dg_loss_add(dg_loss_terms *t, const char *kind, const char *set, dg_val sum, double weight,
                  dg_val normaliser);
 
+/* An error if the predictions have one of the keys in `unread`, like "groups sets", which this loss
+ * does not read: their queries would be matched wrong, or trained by nothing. Else DG_NONE. */
+dg_val dg_loss_misfit(dg_build *b, dg_val predictions, const char *unread);
+
 /* [] real: the sum of the elements of count (i32), over all ranks of `axis` unless that is NULL. */
 dg_val dg_loss_count(dg_build *b, dg_val count, const char *axis);
 

@@ -81,6 +81,10 @@ static int64_t group_n(const group *g)
 
 static void check_group(dg_check *k, const group *g)
 {
+    if (g->lr < 0 && g->lr > -1)
+        dg_check_fail(k, NULL, "group-rates",
+                      "group \"%s\": lr=\"%g\" is below 0; without lr it is the optimizer's",
+                      g->match, g->lr);
     if (g->lr >= 0 && (g->lr_scale < 1 || g->lr_scale > 1))
         dg_check_fail(k, NULL, "group-lr",
                       "group \"%s\" has both lr and lr_scale; one of them is enough", g->match);

@@ -59,8 +59,9 @@ static void type_multiscale(dg_typing *t, const void *self)
     char text[MOST_LEVELS * 32] = "{";
 
     for (int i = 0; i < c->levels.n && i < MOST_LEVELS; i++)
-        snprintf(text + strlen(text), 32, "%sp%d:f[B,H%d,W%d,D]", i ? "," : "", (int)c->levels.v[i],
-                 (int)c->levels.v[i], (int)c->levels.v[i]);
+        if (!i || c->levels.v[i] != c->levels.v[i - 1]) /* check_multiscale reports it */
+            snprintf(text + strlen(text), 32, "%sp%d:f[B,H%d,W%d,D]", i ? "," : "",
+                     (int)c->levels.v[i], (int)c->levels.v[i], (int)c->levels.v[i]);
     dg_type(t, "out", "%s}", text);
 }
 
