@@ -326,6 +326,15 @@ static void publish_differentiated(lowering *w, const dg_node *node, const dg_va
                      in[port]);
 }
 
+/* True if one from number `from` on is an error. */
+static bool has_error(const dg_diag *d, int from)
+{
+    for (int i = from; i < dg_diag_n(d); i++)
+        if (dg_diag_at(d, i)->severity == DG_ERROR)
+            return true;
+    return false;
+}
+
 /* True if an earlier program, of another size or scope, had the same error. */
 static bool is_said(const dg_diag *d, int last)
 {
@@ -426,7 +435,7 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
     fire(w, act, node, in, fired, out);
     if (w->rc < 0)
         return;
-    if (dg_diag_n(w->d) > said && !node->model) { /* it said what is wrong with its inputs */
+    if (!node->model && has_error(w->d, said)) { /* it said what is wrong with its inputs */
         publish(w, act, node, in, out);
         return;
     }
