@@ -247,7 +247,7 @@ static void faulty(const char *text, const char *id)
     assert_int_equal(dg_registry_add(w.r, &nowhere_class, w.d), 0);
     assert_int_equal(dg_registry_add(w.r, &misread_class, w.d), 0);
     assert_true(toy_load(&w.g, w.r, text, true, w.d) < 0);
-    if (dg_diag_n(w.d) != 1 || strcmp(dg_diag_at(w.d, 0)->id, id) != 0)
+    if (dg_diag_errors(w.d) != 1 || strcmp(dg_diag_at(w.d, 0)->id, id) != 0)
         fail_msg("%s", toy_print(w.d, w.g));
     assert_true(dg_diag_at(w.d, 0)->at.line > 0);
     done(&w);
