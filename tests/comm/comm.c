@@ -8,6 +8,7 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -348,42 +349,52 @@ static void disagreements(void **state)
         crew_run(2, disagrees, &which);
 }
 
+typedef struct stopping {
+    dg_comm *c;
+    sem_t *done;
+} stopping;
+
 static void *abort_soon(void *self)
 {
-    dg_comm *c = self;
+    const stopping *s = self;
 
     (void)poll(NULL, 0, 30);
-    c->abort(c);
-    c->abort(c);
+    s->c->abort(s->c);
+    s->c->abort(s->c);
+    sem_post(s->done);
     return NULL;
 }
 
 /* Rank 0 never joins; another thread stops the rest. */
-static const char *is_stopped(dg_comm *c, void *ctx)
+static const char *is_stopped(dg_comm *c, void *done)
 {
-    pthread_t other;
+    stopping other = { c, done };
+    pthread_t thread;
     float x[1] = { 0 };
     double begin = dg_monotonic_s();
 
-    (void)ctx;
     if (c->rank == 1)
-        WRONG_UNLESS(pthread_create(&other, NULL, abort_soon, c) == 0);
+        WRONG_UNLESS(pthread_create(&thread, NULL, abort_soon, &other) == 0);
     if (c->rank)
         WRONG_UNLESS(c->barrier(c) == -DG_ESTOP && strcmp(c->why, "stopped") == 0);
     else
-        (void)poll(NULL, 0, 60);
+        WRONG_UNLESS(sem_wait(done) == 0);
     WRONG_UNLESS(dg_monotonic_s() - begin < 900); /* it would wait for ever */
     WRONG_UNLESS(reduce(c, DG_F32, x, 1, DG_SUM) == -DG_ESTOP &&
                  c->broadcast(c, x, 4, 0) == -DG_ESTOP);
     if (c->rank == 1)
-        pthread_join(other, NULL);
+        pthread_join(thread, NULL);
     return NULL;
 }
 
 static void aborts(void **state)
 {
+    sem_t done;
+
     (void)state;
-    crew_run(4, is_stopped, NULL);
+    assert_int_equal(sem_init(&done, 0, 0), 0);
+    crew_run(4, is_stopped, &done);
+    sem_destroy(&done);
 }
 
 static void duplicates(void **state)
