@@ -236,7 +236,7 @@ static int check_classes(const dg_graph *g, dg_arena *a, dg_diag *d)
             right = all.items[i];
         }
     }
-    for (int i = 0; i < all.n; i++) {
+    for (int i = 0; right && i < all.n; i++) {
         const dg_node *node = all.items[i];
         const long long n = classes_of(node), wanted = classes_of(right);
 
