@@ -335,22 +335,6 @@ static bool has_error(const dg_diag *d, int from)
     return false;
 }
 
-/* True if an earlier program, of another size or scope, had the same error. */
-static bool is_said(const dg_diag *d, int last)
-{
-    const dg_err *e = dg_diag_at(d, last);
-
-    for (int i = 0; i < last; i++) {
-        const dg_err *other = dg_diag_at(d, i);
-
-        if (strcmp(other->id, e->id) == 0 && strcmp(other->text, e->text) == 0 &&
-            other->at.line == e->at.line && other->at.column == e->at.column && other->at.file &&
-            e->at.file && strcmp(other->at.file, e->at.file) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* An error that an edit of the node mends says so. */
 static void lower_class(lowering *w, const dg_node *node, const dg_val in[], dg_val out[])
 {
@@ -362,8 +346,6 @@ static void lower_class(lowering *w, const dg_node *node, const dg_val in[], dg_
         edit = dg_edit_of(w->g, node, dg_diag_at(w->d, before)->id);
     if (edit && dg_diag_n(w->d) == before + 1)
         dg_help(w->d, "%s", edit);
-    if (dg_diag_n(w->d) == before + 1 && is_said(w->d, before))
-        dg_fold(w->d);
 }
 
 static void run_class(lowering *w, const activation *act, const dg_node *node, const dg_val in[],

@@ -281,7 +281,7 @@ static int check_masks(const dg_graph *g, const dg_scope *scope, dg_diag *d)
     return 0;
 }
 
-/* ---- what nobody reads ----------------------------------------------------------------------- */
+/* ---- unread results -------------------------------------------------------------------------- */
 
 static bool is_read(const dg_scope *scope, const dg_node *node);
 
@@ -319,8 +319,8 @@ static const dg_node *wired_to(const dg_scope *scope, const dg_node *node)
     return NULL;
 }
 
-/* Warns of what a step computes for nobody, like denoising queries that the decoder is not given.
- * Parameters that nobody reads are DG-GRAD. */
+/* Warns of nodes whose results are not read, such as denoising queries that the decoder does not
+ * take. Unread parameters are DG-GRAD. */
 static void check_read(const dg_graph *g, const dg_scope *scope, dg_diag *d)
 {
     for (int i = 0; i < scope->n_nodes; i++) {
@@ -424,8 +424,8 @@ static bool is_port_read(const dg_scope *scope, const dg_node *node, const char 
     return false;
 }
 
-/* Warns of images with padding whose sizes no model is told, and of an evaluation that stretches
- * images where training keeps their proportions. */
+/* Warns of padded images whose sizes nothing reads, and of an evaluation that stretches images
+ * where training keeps their proportions. */
 static void check_fit(const dg_graph *g, const dg_scope *scope, bool *padded, dg_diag *d)
 {
     for (int i = 0; i < scope->n_nodes; i++) {

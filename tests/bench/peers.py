@@ -6,7 +6,6 @@
         --preset base                     of RF-DETR
         --precision f32,bf16              bf16: autocast there
         --turns 3 --steps 5               a turn is one process of each; its median of so many steps, after two
-        --compile                         torch.compile the model
 
 Run in a built tree on cores that are free otherwise. A step there is forward, losses, backward, clip, AdamW, and moving
 average where the recipe has one, on random images with seven objects each. Memory is the most that a process held.
@@ -36,15 +35,20 @@ def boxes_of(batch):
     return torch.cat([middle, 0.05 + 0.3 * torch.rand(batch, OBJECTS, 2)], 2)
 
 
-def clip_and_update(model, optimizer):
+def updates(parameters, optimizer, after=lambda: None):
+    """What follows a backward pass."""
     import torch
 
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    def update():
+        torch.nn.utils.clip_grad_norm_(parameters, 0.1)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        after()
+
+    return update
 
 
-def rtdetr(size, batch, compiled, _):
+def rtdetr(size, batch, _):
     import torch
     from transformers import RTDetrResNetConfig, RTDetrV2Config, RTDetrV2ForObjectDetection
 
@@ -56,21 +60,16 @@ def rtdetr(size, batch, compiled, _):
     ).train()  # fmt: skip
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9999))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    run = torch.compile(model) if compiled else model
     x, boxes = torch.rand(batch, 3, size, size), boxes_of(batch)
     labels = [{"class_labels": torch.randint(0, 80, (OBJECTS,)), "boxes": b} for b in boxes]
 
     def forward():
-        return run(pixel_values=x, labels=labels).loss
+        return model(pixel_values=x, labels=labels).loss
 
-    def update():
-        clip_and_update(model, optimizer)
-        average.update_parameters(model)
-
-    return forward, update
+    return forward, updates(list(model.parameters()), optimizer, lambda: average.update_parameters(model))
 
 
-def rfdetr(size, batch, compiled, preset):
+def rfdetr(size, batch, preset):
     sys.path.insert(0, str(TOP / "tests/parity"))
     import rfdetr_fixture
     import torch
@@ -89,28 +88,21 @@ def rfdetr(size, batch, compiled, preset):
             v.copy_(torch.from_numpy(rfdetr_fixture.value(name, tuple(v.shape))))
     average = utils.ModelEma(model, decay=0.993, tau=100)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    run = torch.compile(model) if compiled else model
     x, boxes = torch.rand(batch, 3, size, size), boxes_of(batch)
     targets = [{"labels": torch.randint(0, 90, (OBJECTS,)), "boxes": b} for b in boxes]
 
     def forward():
-        losses, weight = criterion(run(x), targets), criterion.weight_dict
+        losses, weight = criterion(model(x), targets), criterion.weight_dict
         return sum(losses[k] * weight[k] for k in losses if k in weight)
 
-    def update():
-        clip_and_update(model, optimizer)
-        average.update(model)
-
-    return forward, update
+    return forward, updates(list(model.parameters()), optimizer, lambda: average.update(model))
 
 
-def codetr(size, batch, compiled, _):
+def codetr(size, batch, _):
     sys.path.insert(0, str(TOP / "tests/parity"))
     import codetr_fixture as second
     import torch
 
-    if compiled:
-        sys.exit("--compile is not for codetr: its model is made anew at each step")
     boxes = [[[c[0] - c[2] / 2, c[1] - c[3] / 2, c[0] + c[2] / 2, c[1] + c[3] / 2] for c in b] for b in boxes_of(batch).tolist()]
     case = {"name": "peer", "depth": 50, "sizes": [(size, size)] * batch, "settings": second.RECIPE, "image": "peer",
             "targets": [[(3 * i, tuple(size * v for v in b)) for i, b in enumerate(image)] for image in boxes],
@@ -147,11 +139,11 @@ def codetr(size, batch, compiled, _):
     return forward, update
 
 
-def theirs(system, size, batch, precision, steps, compiled, preset):
+def theirs(system, size, batch, precision, steps, preset):
     import torch
 
     torch.manual_seed(1)
-    forward, update = {"rtdetr": rtdetr, "rfdetr": rfdetr, "codetr": codetr}[system](size, batch, compiled, preset)
+    forward, update = {"rtdetr": rtdetr, "rfdetr": rfdetr, "codetr": codetr}[system](size, batch, preset)
     took = []
     for _ in range(2 + steps):
         begin = time.monotonic()
@@ -185,12 +177,11 @@ def main():
     p.add_argument("--precision", default="f32,bf16")
     p.add_argument("--turns", type=int, default=3)
     p.add_argument("--steps", type=int, default=5)
-    p.add_argument("--compile", action="store_true")
     p.add_argument("--only", action="store_true", help=argparse.SUPPRESS)  # one process of a turn
     a = p.parse_args()
     sizes = a.sizes or USUAL[a.system]
     if a.only:
-        return theirs(a.system, *sizes, a.precision, a.steps, a.compile, a.preset)
+        return theirs(a.system, *sizes, a.precision, a.steps, a.preset)
     name, *sets = PIPELINES[a.system]
     pipeline = f"pipelines/{name.format(a.preset)}.xml"
     print(f"{'size':>5} {'batch':>5} {'':>5} {'ms':>8} {'PyTorch':>8} {'ratio of the turns':>24} {'MiB':>7} {'PyTorch':>8}")
@@ -201,8 +192,7 @@ def main():
                 ours.append(told(["./detrgraph", "bench", pipeline, *sets, "--size", size, "--batch", batch, "--steps", a.steps,
                                   "--precision", precision, "--format", "json"]))  # fmt: skip
                 peers.append(told([sys.executable, "-B", __file__, a.system, size, batch, "--only", "--precision",
-                                   precision, "--steps", a.steps, "--preset", a.preset,
-                                   *(["--compile"] if a.compile else [])]))  # fmt: skip
+                                   precision, "--steps", a.steps, "--preset", a.preset]))  # fmt: skip
             step, other = (statistics.median(r["step_s"] for r in runs) for runs in (ours, peers))
             ratios = " ".join(f"{t['step_s'] / o['step_s']:.2f}" for o, t in zip(ours, peers))
             held, there = (max(r["peak_bytes"] for r in runs) / 2**20 for runs in (ours, peers))

@@ -75,7 +75,7 @@ static void letters(void **state)
     dg_draw_check_names((const dg_coco_class[]){ { .name = "nut" }, { .name = "\xC3\xA9" } }, 2,
                         p->d);
     no_diagnostics(p);
-    /* the last letter of Unicode is nobody's */
+    /* no font has the last code point of Unicode */
     dg_draw_check_names((const dg_coco_class[]){ { .name = "nut" },
                                                  { .name = "\xF4\x8F\xBF\xBD" } },
                         2, p->d);
