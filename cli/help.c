@@ -164,7 +164,8 @@ void dg_help_text(dg_str *out, const dg_verb *v)
 
 /* ---- man pages ------------------------------------------------------------------------------- */
 
-/* Appends one character; the first of a line must not look like a roff request. */
+/* Appends one character. The first of a line must not look like a roff request, and a line may end
+ * after a slash: a long path fits no line. */
 static void add_roff(dg_str *out, char c, bool begin)
 {
     if (begin && (c == '.' || c == '\''))
@@ -173,6 +174,8 @@ static void add_roff(dg_str *out, char c, bool begin)
         dg_str_add(out, "\\e");
     else if (c == '-')
         dg_str_add(out, "\\-");
+    else if (c == '/')
+        dg_str_add(out, "/\\:");
     else
         dg_str_add_n(out, &c, 1);
 }
@@ -265,7 +268,7 @@ static void add_name(dg_str *out, const dg_verb *v)
     for (const char *c = v ? v->name : ""; *c; c++)
         dg_str_fmt(out, "%s%c", c == v->name ? "\\-" : "",
                    *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
-    dg_str_fmt(out, " 1 \"\" \"detrgraph %s\" \"User Commands\"\n.SH NAME\n", PACKAGE_VERSION);
+    dg_str_fmt(out, " 1 \"\" \"detrgraph %s\" \"User Commands\"\n.ad l\n.SH NAME\n", PACKAGE_VERSION);
     dg_str_fmt(out, "detrgraph%s%s \\- ", v ? "\\-" : "", v ? v->name : "");
     add_text(out, s);
     if (out->s[out->n - 2] == '.') /* a sentence in the table, a phrase here */
