@@ -23,6 +23,8 @@ using buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
  * because only the control plane can tell a slow rank from a lost one. */
 constexpr auto connecting = seconds(60);
 constexpr auto patience = hours(24 * 365);
+/* farewell: limit on waiting for the others to read why a collective failed */
+constexpr auto farewell = seconds(5);
 
 class Board : public gloo::rendezvous::Store
 {
@@ -149,6 +151,32 @@ static void greet(dg_gloo *g, const dg_gloo_greeting *greeting)
     }
 }
 
+/* After a difference: waits until every rank has read all greetings. A rank that closed its sockets
+ * earlier, with bytes of the others unread, would reset the connections: a slow rank would lose the
+ * greetings that it has not read, and report a lost rank instead of the difference. */
+static void part_from_all(dg_gloo *g, const dg_gloo_greeting *greeting)
+{
+    const uint64_t number = greeting->number + 1;
+    char why[DG_GLOO_WHY], bye = 0;
+    std::vector<char> byes(static_cast<size_t>(g->context->size));
+    std::vector<buffer> sent, taken;
+
+    (void)guarded(why, [&] {
+        for (int r = 0; r < g->context->size; r++) {
+            if (r == g->context->rank)
+                continue;
+            taken.push_back(g->context->createUnboundBuffer(&byes[static_cast<size_t>(r)], 1));
+            taken.back()->recv(r, number);
+            sent.push_back(g->context->createUnboundBuffer(&bye, 1));
+            sent.back()->send(r, number);
+        }
+        for (auto &b : taken)
+            b->waitRecv(farewell);
+        for (auto &b : sent)
+            b->waitSend(farewell);
+    });
+}
+
 /* Waits for what it receives before what it sends: others always expect something of a lost rank.
  */
 int dg_gloo_exchange(dg_gloo *g, const dg_gloo_part send[], const dg_gloo_part take[],
@@ -178,8 +206,10 @@ int dg_gloo_exchange(dg_gloo *g, const dg_gloo_part send[], const dg_gloo_part t
         for (auto &b : g->greeted)
             if (!b->waitRecv(patience))
                 throw stopped();
-        if (greeting && greeting->differs(greeting->ctx, why))
+        if (greeting && greeting->differs(greeting->ctx, why)) {
+            part_from_all(g, greeting);
             throw different();
+        }
         for (auto &b : g->taken)
             if (!b->waitRecv(patience))
                 throw stopped();

@@ -30,7 +30,7 @@ typedef struct dg_gloo_greeting {
     const void *mine;
     void *all; /* in rank order; this rank's is unused */
     size_t bytes;
-    uint64_t number;
+    uint64_t number; /* the next one, too, must be free: after a difference the ranks take leave */
     bool (*differs)(void *ctx, char why[DG_GLOO_WHY]);
     void *ctx;
 } dg_gloo_greeting;
