@@ -268,7 +268,8 @@ static void add_name(dg_str *out, const dg_verb *v)
     for (const char *c = v ? v->name : ""; *c; c++)
         dg_str_fmt(out, "%s%c", c == v->name ? "\\-" : "",
                    *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
-    dg_str_fmt(out, " 1 \"\" \"detrgraph %s\" \"User Commands\"\n.ad l\n.SH NAME\n", PACKAGE_VERSION);
+    dg_str_fmt(out, " 1 \"\" \"detrgraph %s\" \"User Commands\"\n.ad l\n.SH NAME\n",
+               PACKAGE_VERSION);
     dg_str_fmt(out, "detrgraph%s%s \\- ", v ? "\\-" : "", v ? v->name : "");
     add_text(out, s);
     if (out->s[out->n - 2] == '.') /* a sentence in the table, a phrase here */
