@@ -337,10 +337,12 @@ double dg_op_flops(const dg_op *op, const dg_tensor *t, int n, const void *attr)
 #define REF_none(name, bits) NULL
 #define REF_ref(name, bits) &dg_ref_##name##_f##bits
 #define REF_simd REF_ref
+#define REF_pairs REF_ref
 #define REF_dnn REF_ref
 #define HOST_none(name) NULL
 #define HOST_ref(name) NULL
 #define HOST_simd(name) &dg_host_##name
+#define HOST_pairs HOST_simd
 #define HOST_dnn HOST_simd
 
 #define OP(name, signature, effect, precision, attr, shape, grad, host, tolerance) \

@@ -212,7 +212,7 @@ const dg_kernel *dg_host_kernel(const dg_op *op, const dg_tensor *t, int n, bool
 
 /* ---- the CPU --------------------------------------------------------------------------------- */
 
-enum { CPU_AVX2 = 1, CPU_AVX512 = 2, CPU_BF16 = 4, CPU_AMX = 8, CPU_AMD = 16 };
+enum { CPU_AVX2 = 1, CPU_AVX512 = 2, CPU_BF16 = 4, CPU_AMX = 8 };
 
 #ifdef __x86_64__
 
@@ -238,11 +238,15 @@ static int cpu(void)
         return 0;
     f |= __builtin_cpu_supports("avx2") ? CPU_AVX2 : 0;
     f |= __builtin_cpu_supports("avx512bw") ? CPU_AVX512 : 0;
-    f |= __builtin_cpu_is("amd") ? CPU_AMD : 0;
     f |= (d >> 22 & 1) && registers_saved(3u << 17) ? CPU_AMX : 0; /* AMX-BF16 */
     if (__get_cpuid_count(7, 1, &bf16, &b, &c, &d))
         f |= (bf16 >> 5 & 1) && registers_saved(7u << 5) ? CPU_BF16 : 0; /* AVX512_BF16 */
     return f;
+}
+
+bool dg_host_multiplies_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
 }
 
 #else
@@ -250,6 +254,11 @@ static int cpu(void)
 static int cpu(void)
 {
     return 0;
+}
+
+bool dg_host_multiplies_bf16(void)
+{
+    return false;
 }
 
 #endif
@@ -276,7 +285,7 @@ static dg_dtype host_low_precision(dg_backend *self, const char **reason)
         *reason = "bf16: the CPU multiplies it in AMX tiles";
         return DG_BF16;
     }
-    if ((f & CPU_BF16) && (f & CPU_AMD)) {
+    if (dg_host_multiplies_bf16()) {
         *reason = "bf16: the CPU's AVX-512 BF16 runs at twice the rate of f32";
         return DG_BF16;
     }

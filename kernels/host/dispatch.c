@@ -1,12 +1,13 @@
 /* dispatch.c: chooses among the instruction-set variants of our own kernels (simd/), in prepare and
- * in run. One entry per `simd` row of kernels/ops.def. */
+ * in run. One entry per `simd` and `pairs` row of
+ * kernels/ops.def. */
 #include "kernels/host/host.h"
 
 #include "kernels/host/simd/cast.h"
 
-typedef enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512 } isa;
-
 #ifdef __x86_64__
+
+typedef enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512 } isa;
 
 static isa best_isa(void)
 {
@@ -25,6 +26,13 @@ static isa best_isa(void)
                                                                                              \
         return k[best_isa()];                                                                \
     }
+#define VARIANTS_AND_PAIRS(name)                                                   \
+    VARIANTS(name, dg_kernel)                                                      \
+    extern const dg_kernel dg_host_##name##_bf16;                                  \
+    static const dg_kernel *pick_pairs_##name(void)                                \
+    {                                                                              \
+        return dg_host_multiplies_bf16() ? &dg_host_##name##_bf16 : pick_##name(); \
+    }
 
 #else
 
@@ -33,6 +41,12 @@ static isa best_isa(void)
     static const type *pick_##name(void)     \
     {                                        \
         return &dg_host_##name##_base;       \
+    }
+#define VARIANTS_AND_PAIRS(name)                    \
+    VARIANTS(name, dg_kernel)                       \
+    static const dg_kernel *pick_pairs_##name(void) \
+    {                                               \
+        return pick_##name();                       \
     }
 
 #endif
@@ -44,18 +58,23 @@ static int prepare_with(const dg_kernel *k, dg_prepare *p)
     return k->prepare ? k->prepare(p) : 0;
 }
 
-#define HOST_simd(name)                        \
-    VARIANTS(name, dg_kernel)                  \
-    static int prepare_##name(dg_prepare *p)   \
-    {                                          \
-        return prepare_with(pick_##name(), p); \
-    }                                          \
-    static int run_##name(const dg_args *a)    \
-    {                                          \
-        return pick_##name()->run(a);          \
-    }                                          \
-    extern const dg_kernel dg_host_##name;     \
+#define PICKED(name, pick)                   \
+    static int prepare_##name(dg_prepare *p) \
+    {                                        \
+        return prepare_with(pick(), p);      \
+    }                                        \
+    static int run_##name(const dg_args *a)  \
+    {                                        \
+        return pick()->run(a);               \
+    }                                        \
+    extern const dg_kernel dg_host_##name;   \
     const dg_kernel dg_host_##name = { prepare_##name, run_##name, NULL };
+#define HOST_simd(name)       \
+    VARIANTS(name, dg_kernel) \
+    PICKED(name, pick_##name)
+#define HOST_pairs(name)     \
+    VARIANTS_AND_PAIRS(name) \
+    PICKED(name, pick_pairs_##name)
 #define HOST_dnn(name)
 #define HOST_ref(name)
 #define HOST_none(name)

@@ -10,6 +10,10 @@ static inline bool dg_host_given(const dg_tensor *t)
     return t->dtype != DG_REAL && t->shape.rank >= 0;
 }
 
+/* True if AVX-512 BF16 multiplies at twice the rate of f32 on this CPU; docs/performance.md has the
+ * measurements. */
+bool dg_host_multiplies_bf16(void);
+
 /* bf16 <-> f32, rounding to nearest even. */
 void dg_host_widen(void *to, const void *from, int64_t n, int threads);
 void dg_host_narrow(void *to, const void *from, int64_t n, int threads);

@@ -1,24 +1,29 @@
-/* variants.c: see variants.h. `simd` rows are compiled once per instruction set, as in
+/* variants.c: see variants.h. `simd` and `pairs` rows are compiled once per instruction set, as in
  * kernels/host/dispatch.c. */
 #include "tests/ops/variants.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { BASE, AVX2, AVX512, N_SETS };
+enum { BASE, AVX2, AVX512, PAIRS, N_SETS };
 
 #ifdef __x86_64__
 #define DECLARE_simd(name) \
     extern const dg_kernel dg_host_##name##_base, dg_host_##name##_avx2, dg_host_##name##_avx512;
-#define SETS_simd(name) { &dg_host_##name##_base, &dg_host_##name##_avx2, &dg_host_##name##_avx512 }
+#define DECLARE_pairs(name) DECLARE_simd(name) extern const dg_kernel dg_host_##name##_bf16;
+#define COMPILED(name) &dg_host_##name##_base, &dg_host_##name##_avx2, &dg_host_##name##_avx512
+#define SETS_simd(name) { COMPILED(name), NULL }
+#define SETS_pairs(name) { COMPILED(name), &dg_host_##name##_bf16 }
 #else
 #define DECLARE_simd(name) extern const dg_kernel dg_host_##name##_base;
-#define SETS_simd(name) { &dg_host_##name##_base, NULL, NULL }
+#define DECLARE_pairs DECLARE_simd
+#define SETS_simd(name) { &dg_host_##name##_base, NULL, NULL, NULL }
+#define SETS_pairs SETS_simd
 #endif
 #define DECLARE_dnn(name)
 #define DECLARE_ref(name)
 #define DECLARE_none(name)
-#define SETS_dnn(name) { NULL, NULL, NULL }
+#define SETS_dnn(name) { NULL, NULL, NULL, NULL }
 #define SETS_ref SETS_dnn
 #define SETS_none SETS_dnn
 
@@ -39,6 +44,8 @@ static bool cpu_has(int set)
 #ifdef __x86_64__
     if (set == AVX2)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (set == PAIRS)
+        return __builtin_cpu_supports("avx512bf16");
     if (set == AVX512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -49,7 +56,7 @@ static bool cpu_has(int set)
 int host_variants(const dg_op *op, variant list[MAX_VARIANTS])
 {
     static const char *const names[N_SETS] = { "host for any CPU", "host for AVX2",
-                                               "host for AVX-512" };
+                                               "host for AVX-512", "host for BF16" };
     int n = 0;
 
     if (!op->host)

@@ -4,7 +4,7 @@
 
 #include "tensor/ops.h"
 
-enum { MAX_VARIANTS = 4 };
+enum { MAX_VARIANTS = 5 };
 
 typedef struct variant {
     const char *name; /* "host", "host for avx2" */

@@ -5,7 +5,11 @@
  * strip of scores [ROWS][S] that stays in L1 cache. Columns masked for all rows of the strip are
  * skipped: with denoising groups that is most of the upper half. The gradient recomputes the strip
  * from the saved log-sum-exp and adds to its head's dk and dv strip by strip, so results do not
- * depend on the number of threads. */
+ * depend on the number of threads.
+ *
+ * Where the CPU multiplies pairs of bf16 (PAIRS), operands in bf16 stay so: each float of a packed
+ * array holds two of them, neighbours along the axis that a product sums over, and a product takes
+ * half the steps. Scores are rounded to bf16 between products. */
 #include "kernels/host/simd/vmath.h"
 
 enum {
@@ -15,6 +19,11 @@ enum {
     ROWS = 4,
 #endif
     PAIR = 2 * W,
+#ifdef __AVX512BF16__
+    PAIRS = 1,
+#else
+    PAIRS = 0,
+#endif
 };
 
 /* Columns begin..end-1 that some row of a strip sees, in multiples of PAIR; range 1 follows range
@@ -32,7 +41,7 @@ typedef struct task {
     const dg_args *a;
     int64_t heads, n, s, width, d; /* d: channels per head */
     int64_t sp, dp, step;          /* s and d rounded up to PAIR; floats between rows of a strip */
-    bool masked, low;
+    bool masked, low, pairs;
     int64_t capacity, live, group;
     float scale;
     int64_t floats; /* of workspace, per thread */
@@ -54,7 +63,8 @@ static task sizes(const dg_shape *q, const dg_shape *k, int64_t heads, bool grad
     t.step = t.sp + W; /* not a power of two, so that rows of a strip do not share cache sets */
     t.scale = (float)(1 / sqrt((double)t.d));
     if (grad)
-        t.floats = 2 * t.d * t.sp + 3 * t.sp * t.dp + 2 * ROWS * t.step + 3 * ROWS * t.dp;
+        t.floats = 2 * t.d * t.sp + 3 * t.sp * t.dp + 2 * ROWS * t.step + 3 * ROWS * t.dp +
+                   PAIRS * (ROWS * t.step / 2 + ROWS * t.dp);
     else
         t.floats = t.d * t.sp + t.sp * t.dp + ROWS * t.step + 2 * ROWS * t.dp;
     return t;
@@ -87,6 +97,7 @@ static task task_of(const dg_args *a, int q, int dn)
 
     t.a = a;
     t.low = is_low(a, q);
+    t.pairs = PAIRS && t.low && t.d % 2 == 0;
     t.masked = m != NULL;
     if (m) {
         t.capacity = f->capacity;
@@ -153,14 +164,19 @@ static inline vf mask_unseen(const sight *v, int64_t c, vf x, vf y)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Packs rows first..first+n-1 of head `head` of operand i (rows of `width`) as rows [n][dp],
- * zero-padded past d, then zero rows up to `rows`. */
+/* Element 0 of row 0 of head `head` of operand i, whose rows have `width` elements. */
+static int64_t begin_of(const task *t, int i, int64_t head)
+{
+    return head / t->heads * t->a->t[i].shape.d[1] * t->width + head % t->heads * t->d;
+}
+
+/* Packs rows first..first+n-1 of head `head` of operand i as rows [n][dp], zero-padded past d, then
+ * zero rows up to `rows`. */
 static void pack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n, int64_t rows,
                       float *to)
 {
     const void *x = t->a->t[i].data;
-    int64_t length = t->a->t[i].shape.d[1];
-    int64_t at = head / t->heads * length * t->width + head % t->heads * t->d;
+    int64_t length = t->a->t[i].shape.d[1], at = begin_of(t, i, head);
 
     n = min64(n, length - first);
     if (n < rows || t->d < t->dp)
@@ -173,11 +189,42 @@ static void pack_rows(const task *t, int i, int64_t head, int64_t first, int64_t
     }
 }
 
-/* Transposes rows [sp][dp] to columns [d][sp]. */
-static void transpose(const task *t, const float *from, float *to)
+/* The same in pairs of channels: rows [n] of d / 2 pairs, dp apart. */
+static void pack_pairs(const task *t, int i, int64_t head, int64_t first, int64_t n, int64_t rows,
+                       float *to)
+{
+    const uint16_t *x = (const uint16_t *)t->a->t[i].data + begin_of(t, i, head);
+    int64_t length = t->a->t[i].shape.d[1];
+
+    n = min64(n, length - first);
+    for (int64_t r = 0; r < n; r++) {
+        ask(x, min64(first + r + AHEAD, length - 1) * t->width, t->d, true);
+        memcpy(to + r * t->dp, x + (first + r) * t->width, (size_t)t->d * sizeof *x);
+    }
+    for (int64_t r = n; r < rows; r++)
+        memset(to + r * t->dp, 0, (size_t)t->d * sizeof *x);
+}
+
+/* Pairs of bf16: a's upper halves, below b's. */
+ALWAYS vf zip(vf a, vf b)
+{
+    return (vf)((vu)a >> 16 | ((vu)b & 0xffff0000u));
+}
+
+/* Packs rows [n][dp] of floats that are bf16 values as pairs of rows [n / 2][dp]; n is even. */
+static void zip_rows(const task *t, const float *from, int64_t n, float *to)
+{
+    for (int64_t r = 0; r < n; r += 2)
+        for (int64_t k = 0; k < t->dp; k += W)
+            vf_store(to + r / 2 * t->dp + k,
+                     zip(vf_load(from + r * t->dp + k), vf_load(from + (r + 1) * t->dp + k)));
+}
+
+/* Transposes rows [sp][dp] to columns [n][sp]. */
+static void transpose(const task *t, const float *from, int64_t n, float *to)
 {
     for (int64_t s = 0; s < t->sp; s += W)
-        for (int64_t k = 0; k < t->d; k++)
+        for (int64_t k = 0; k < n; k++)
             for (int i = 0; i < W; i++)
                 to[k * t->sp + s + i] = from[(s + i) * t->dp + k];
 }
@@ -186,8 +233,7 @@ static void unpack_rows(const task *t, int i, int64_t head, int64_t first, int64
                         const float *from)
 {
     void *x = t->a->t[i].data;
-    int64_t length = t->a->t[i].shape.d[1];
-    int64_t at = head / t->heads * length * t->width + head % t->heads * t->d;
+    int64_t length = t->a->t[i].shape.d[1], at = begin_of(t, i, head);
 
     n = min64(n, length - first);
     for (int64_t r = 0; r < n; r++)
@@ -196,25 +242,39 @@ static void unpack_rows(const task *t, int i, int64_t head, int64_t first, int64
                  min64(t->d - k, W), t->low);
 }
 
-/* ---- three small products -------------------------------------------------------------------- */
+/* ---- three small products --------------------------------------------------------------------
+ * pairs is constant in each call: every operand but the sums holds pairs, along the summed axis. */
+
+/* sum + x y in each lane, x the same in all. */
+ALWAYS vf add_product(const float *x, vf y, vf sum, bool pairs)
+{
+#ifdef __AVX512BF16__
+    if (pairs)
+        return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_ps(*x), (__m512bh)y);
+#endif
+    (void)pairs;
+    return vf_fma(vf_set(*x), y, sum);
+}
 
 /* strip[r][c] = sum over k of x[r][k] columns[k][c] */
-static void strip_of(const task *t, const ranges *g, const float *x, const float *columns,
-                     float *strip)
+ALWAYS void strip_of(const task *t, const ranges *g, const float *x, const float *columns,
+                     float *strip, bool pairs)
 {
+    int64_t n = pairs ? t->d / 2 : t->d;
+
     for (int half = 0; half < 2; half++)
         for (int64_t c = g->begin[half]; c < g->end[half]; c += PAIR) {
             vf sum[ROWS][2];
 
             for (int r = 0; r < ROWS; r++)
                 sum[r][0] = sum[r][1] = (vf){ 0 };
-            for (int64_t k = 0; k < t->d; k++) {
+            for (int64_t k = 0; k < n; k++) {
                 vf left = vf_load(columns + k * t->sp + c),
                    right = vf_load(columns + k * t->sp + c + W);
 
                 for (int r = 0; r < ROWS; r++) {
-                    sum[r][0] = vf_fma(vf_set(x[r * t->dp + k]), left, sum[r][0]);
-                    sum[r][1] = vf_fma(vf_set(x[r * t->dp + k]), right, sum[r][1]);
+                    sum[r][0] = add_product(x + r * t->dp + k, left, sum[r][0], pairs);
+                    sum[r][1] = add_product(x + r * t->dp + k, right, sum[r][1], pairs);
                 }
             }
             for (int r = 0; r < ROWS; r++) {
@@ -225,21 +285,23 @@ static void strip_of(const task *t, const ranges *g, const float *x, const float
 }
 
 /* y[r][k] = sum over c of strip[r][c] rows[c][k] */
-static void mix_rows(const task *t, const ranges *g, const float *strip, const float *rows,
-                     float *y)
+ALWAYS void mix_rows(const task *t, const ranges *g, const float *strip, const float *rows,
+                     float *y, bool pairs)
 {
+    int by = pairs ? 2 : 1;
+
     for (int64_t k = 0; k < t->dp; k += PAIR) {
         vf sum[ROWS][2];
 
         for (int r = 0; r < ROWS; r++)
             sum[r][0] = sum[r][1] = (vf){ 0 };
         for (int half = 0; half < 2; half++)
-            for (int64_t c = g->begin[half]; c < g->end[half]; c++) {
+            for (int64_t c = g->begin[half] / by; c < g->end[half] / by; c++) {
                 vf left = vf_load(rows + c * t->dp + k), right = vf_load(rows + c * t->dp + k + W);
 
                 for (int r = 0; r < ROWS; r++) {
-                    sum[r][0] = vf_fma(vf_set(strip[r * t->step + c]), left, sum[r][0]);
-                    sum[r][1] = vf_fma(vf_set(strip[r * t->step + c]), right, sum[r][1]);
+                    sum[r][0] = add_product(strip + r * t->step + c, left, sum[r][0], pairs);
+                    sum[r][1] = add_product(strip + r * t->step + c, right, sum[r][1], pairs);
                 }
             }
         for (int r = 0; r < ROWS; r++) {
@@ -250,13 +312,15 @@ static void mix_rows(const task *t, const ranges *g, const float *strip, const f
 }
 
 /* rows[c][k] += sum over r of strip[r][c] x[r][k] */
-static void spread_rows(const task *t, const ranges *g, const float *strip, const float *x,
-                        float *rows)
+ALWAYS void spread_rows(const task *t, const ranges *g, const float *strip, const float *x,
+                        float *rows, bool pairs)
 {
+    int n = pairs ? ROWS / 2 : ROWS;
+
     for (int64_t k = 0; k < t->dp; k += PAIR) {
         vf left[ROWS], right[ROWS];
 
-        for (int r = 0; r < ROWS; r++) {
+        for (int r = 0; r < n; r++) {
             left[r] = vf_load(x + r * t->dp + k);
             right[r] = vf_load(x + r * t->dp + k + W);
         }
@@ -264,14 +328,36 @@ static void spread_rows(const task *t, const ranges *g, const float *strip, cons
             for (int64_t c = g->begin[half]; c < g->end[half]; c++) {
                 vf a = vf_load(rows + c * t->dp + k), b = vf_load(rows + c * t->dp + k + W);
 
-                for (int r = 0; r < ROWS; r++) {
-                    a = vf_fma(vf_set(strip[r * t->step + c]), left[r], a);
-                    b = vf_fma(vf_set(strip[r * t->step + c]), right[r], b);
+                for (int r = 0; r < n; r++) {
+                    a = add_product(strip + r * t->step + c, left[r], a, pairs);
+                    b = add_product(strip + r * t->step + c, right[r], b, pairs);
                 }
                 vf_store(rows + c * t->dp + k, a);
                 vf_store(rows + c * t->dp + k + W, b);
             }
     }
+}
+
+/* Rounds a strip to bf16 in place: a row becomes pairs of columns. */
+static void narrow_strip(const task *t, const ranges *g, float *strip)
+{
+    for (int r = 0; r < ROWS; r++)
+        for (int half = 0; half < 2; half++)
+            for (int64_t c = g->begin[half]; c < g->end[half]; c += W)
+                st(strip + r * t->step, c, vf_load(strip + r * t->step + c), true);
+}
+
+/* Rounds a strip to bf16, as pairs of rows: [ROWS / 2][step]. */
+static void zip_strip(const task *t, const ranges *g, const float *strip, float *to)
+{
+    for (int r = 0; r < ROWS; r += 2)
+        for (int half = 0; half < 2; half++)
+            for (int64_t c = g->begin[half]; c < g->end[half]; c += W) {
+                vf a = vf_load(strip + r * t->step + c), b = vf_load(strip + (r + 1) * t->step + c);
+
+                vf_store(to + r / 2 * t->step + c,
+                         zip(vf_from_bits(vf_narrow(a)), vf_from_bits(vf_narrow(b))));
+            }
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -316,15 +402,17 @@ static void scale_rows(const task *t, float *x, const float each[ROWS])
 }
 
 /* q k v dn? -> y lse */
-static void forward_head(const task *t, int64_t head, float *ws)
+ALWAYS void forward_head(const task *t, int64_t head, float *ws, bool pairs)
 {
     float *rows = ws, *columns = rows + t->sp * t->dp, *strip = columns + t->d * t->sp,
           *q = strip + ROWS * t->step;
     float *y = q + ROWS * t->dp, *lse = (float *)t->a->t[DG_ATTENTION_LSE].data + head * t->n;
 
-    pack_rows(t, 1, head, 0, t->s, t->sp, rows);
-    transpose(t, rows, columns);
+    (pairs ? pack_pairs : pack_rows)(t, 1, head, 0, t->s, t->sp, rows);
+    transpose(t, rows, pairs ? t->d / 2 : t->d, columns);
     pack_rows(t, 2, head, 0, t->s, t->sp, rows);
+    if (pairs)
+        zip_rows(t, rows, t->sp, rows);
     for (int64_t n = 0; n < t->n; n += ROWS) {
         sight v[ROWS];
         ranges g;
@@ -333,8 +421,8 @@ static void forward_head(const task *t, int64_t head, float *ws)
         for (int i = 0; i < ROWS; i++)
             v[i] = sight_of(t, n + i);
         g = ranges_of(t, v);
-        pack_rows(t, 0, head, n, ROWS, ROWS, q);
-        strip_of(t, &g, q, columns, strip);
+        (pairs ? pack_pairs : pack_rows)(t, 0, head, n, ROWS, ROWS, q);
+        strip_of(t, &g, q, columns, strip, pairs);
         for (int i = 0; i < ROWS; i++) {
             float of_row = 0;
 
@@ -346,7 +434,9 @@ static void forward_head(const task *t, int64_t head, float *ws)
             if (n + i < t->n)
                 lse[n + i] = of_row;
         }
-        mix_rows(t, &g, strip, rows, y);
+        if (pairs)
+            narrow_strip(t, &g, strip);
+        mix_rows(t, &g, strip, rows, y, pairs);
         scale_rows(t, y, each);
         unpack_rows(t, 4, head, n, ROWS, y);
     }
@@ -356,8 +446,13 @@ static void forward_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const task *t = ctx;
 
+    float *ws = (float *)t->a->workspace + thread * t->floats;
+
     for (int64_t head = begin; head < end; head++)
-        forward_head(t, head, (float *)t->a->workspace + thread * t->floats);
+        if (PAIRS && t->pairs)
+            forward_head(t, head, ws, true);
+        else
+            forward_head(t, head, ws, false);
 }
 
 static int attention(const dg_args *a)
@@ -398,23 +493,31 @@ static float dot(const float *x, const float *y, int64_t n)
     return vf_sum(sum);
 }
 
-static void grad_head(const task *t, int64_t head, float *ws)
+ALWAYS void grad_head(const task *t, int64_t head, float *ws, bool pairs)
 {
+    int64_t channels = pairs ? t->d / 2 : t->d;
     float *k_columns = ws, *v_columns = k_columns + t->d * t->sp,
           *k_rows = v_columns + t->d * t->sp;
     float *dk = k_rows + t->sp * t->dp, *dv = dk + t->sp * t->dp, *p = dv + t->sp * t->dp,
           *g = p + ROWS * t->step;
     float *q = g + ROWS * t->step, *dy = q + ROWS * t->dp, *y = dy + ROWS * t->dp;
+    float *both = y + ROWS * t->dp, *q_pairs = both + ROWS / 2 * t->step,
+          *dy_pairs = q_pairs + ROWS / 2 * t->dp; /* for pairs */
     const float *lse = (const float *)t->a->t[DG_ATTENTION_GRAD_LSE].data + head * t->n;
 
-    pack_rows(t, 3, head, 0, t->s, t->sp, k_rows);
-    transpose(t, k_rows, v_columns);
-    pack_rows(t, 2, head, 0, t->s, t->sp, k_rows);
-    transpose(t, k_rows, k_columns);
+    (pairs ? pack_pairs : pack_rows)(t, 3, head, 0, t->s, t->sp, k_rows);
+    transpose(t, k_rows, channels, v_columns);
+    (pairs ? pack_pairs : pack_rows)(t, 2, head, 0, t->s, t->sp, k_rows);
+    transpose(t, k_rows, channels, k_columns);
+    if (pairs) {
+        pack_rows(t, 2, head, 0, t->s, t->sp, k_rows);
+        zip_rows(t, k_rows, t->sp, k_rows);
+    }
     memset(dk, 0, (size_t)(2 * t->sp * t->dp) * sizeof(float));
     for (int64_t n = 0; n < t->n; n += ROWS) {
         sight v[ROWS];
         ranges r;
+        float own[ROWS]; /* of a row: dy . y */
 
         for (int i = 0; i < ROWS; i++)
             v[i] = sight_of(t, n + i);
@@ -422,19 +525,34 @@ static void grad_head(const task *t, int64_t head, float *ws)
         pack_rows(t, 1, head, n, ROWS, ROWS, q);
         pack_rows(t, 0, head, n, ROWS, ROWS, dy);
         pack_rows(t, 4, head, n, ROWS, ROWS, y);
-        strip_of(t, &r, dy, v_columns, g);
-        strip_of(t, &r, q, k_columns, p);
+        for (int i = 0; i < ROWS; i++)
+            own[i] = dot(dy + i * t->dp, y + i * t->dp, t->dp);
+        if (pairs) {
+            zip_rows(t, q, ROWS, q_pairs);
+            zip_rows(t, dy, ROWS, dy_pairs);
+            pack_pairs(t, 1, head, n, ROWS, ROWS, q);
+            pack_pairs(t, 0, head, n, ROWS, ROWS, dy);
+        }
+        strip_of(t, &r, dy, v_columns, g, pairs);
+        strip_of(t, &r, q, k_columns, p, pairs);
         for (int i = 0; i < ROWS; i++)
             if (is_blind(&v[i])) {
                 blank(&r, p + i * t->step);
                 blank(&r, g + i * t->step);
             } else {
-                slope_row(t, &v[i], &r, lse[n + i], dot(dy + i * t->dp, y + i * t->dp, t->dp),
-                          p + i * t->step, g + i * t->step);
+                slope_row(t, &v[i], &r, lse[n + i], own[i], p + i * t->step, g + i * t->step);
             }
-        spread_rows(t, &r, p, dy, dv);
-        spread_rows(t, &r, g, q, dk);
-        mix_rows(t, &r, g, k_rows, y);
+        if (pairs) {
+            zip_strip(t, &r, p, both);
+            spread_rows(t, &r, both, dy_pairs, dv, true);
+            zip_strip(t, &r, g, both);
+            spread_rows(t, &r, both, q_pairs, dk, true);
+            narrow_strip(t, &r, g);
+        } else {
+            spread_rows(t, &r, p, dy, dv, false);
+            spread_rows(t, &r, g, q, dk, false);
+        }
+        mix_rows(t, &r, g, k_rows, y, pairs);
         unpack_rows(t, 7, head, n, ROWS, y);
     }
     unpack_rows(t, 8, head, 0, t->s, dk);
@@ -444,9 +562,13 @@ static void grad_head(const task *t, int64_t head, float *ws)
 static void grad_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const task *t = ctx;
+    float *ws = (float *)t->a->workspace + thread * t->floats;
 
     for (int64_t head = begin; head < end; head++)
-        grad_head(t, head, (float *)t->a->workspace + thread * t->floats);
+        if (PAIRS && t->pairs)
+            grad_head(t, head, ws, true);
+        else
+            grad_head(t, head, ws, false);
 }
 
 static int attention_grad(const dg_args *a)

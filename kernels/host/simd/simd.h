@@ -1,6 +1,6 @@
 /* simd.h: a vector of W floats, and helpers for every file of this folder. The files are compiled
- * once per instruction set (DG_ISA = base, avx2, avx512); ../dispatch.c chooses the variant at run
- * time.
+ * once per instruction set (DG_ISA = base, avx2, avx512; attention.c also for bf16, AVX-512 with
+ * BF16); ../dispatch.c chooses the variant at run time.
  *
  * Mostly GCC's vector extensions; intrinsics where compilers turn those into poor code (maximum,
  * selection, masks, fused multiply-add, bf16 conversion). */
