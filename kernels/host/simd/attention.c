@@ -7,9 +7,9 @@
  * from the saved log-sum-exp and adds to its head's dk and dv strip by strip, so results do not
  * depend on the number of threads.
  *
- * Where the CPU multiplies pairs of bf16 (PAIRS), operands in bf16 stay so: each float of a packed
- * array holds two of them, neighbours along the axis that a product sums over, and a product takes
- * half the steps. Scores are rounded to bf16 between products. */
+ * Where the CPU multiplies pairs of bf16 (BF16_PAIRS), operands in bf16 stay so: each float of a
+ * packed array holds two of them, neighbours along the axis that a product sums over, and a product
+ * takes half the steps. Scores are rounded to bf16 between products. */
 #include "kernels/host/simd/vmath.h"
 
 enum {
@@ -20,9 +20,9 @@ enum {
 #endif
     PAIR = 2 * W,
 #ifdef __AVX512BF16__
-    PAIRS = 1,
+    BF16_PAIRS = 1,
 #else
-    PAIRS = 0,
+    BF16_PAIRS = 0,
 #endif
 };
 
@@ -64,7 +64,7 @@ static task sizes(const dg_shape *q, const dg_shape *k, int64_t heads, bool grad
     t.scale = (float)(1 / sqrt((double)t.d));
     if (grad)
         t.floats = 2 * t.d * t.sp + 3 * t.sp * t.dp + 2 * ROWS * t.step + 3 * ROWS * t.dp +
-                   PAIRS * (ROWS * t.step / 2 + ROWS * t.dp);
+                   BF16_PAIRS * (ROWS * t.step / 2 + ROWS * t.dp);
     else
         t.floats = t.d * t.sp + t.sp * t.dp + ROWS * t.step + 2 * ROWS * t.dp;
     return t;
@@ -97,7 +97,7 @@ static task task_of(const dg_args *a, int q, int dn)
 
     t.a = a;
     t.low = is_low(a, q);
-    t.pairs = PAIRS && t.low && t.d % 2 == 0;
+    t.pairs = BF16_PAIRS && t.low && t.d % 2 == 0;
     t.masked = m != NULL;
     if (m) {
         t.capacity = f->capacity;
@@ -449,7 +449,7 @@ static void forward_body(void *ctx, int64_t begin, int64_t end, int thread)
     float *ws = (float *)t->a->workspace + thread * t->floats;
 
     for (int64_t head = begin; head < end; head++)
-        if (PAIRS && t->pairs)
+        if (BF16_PAIRS && t->pairs)
             forward_head(t, head, ws, true);
         else
             forward_head(t, head, ws, false);
@@ -565,7 +565,7 @@ static void grad_body(void *ctx, int64_t begin, int64_t end, int thread)
     float *ws = (float *)t->a->workspace + thread * t->floats;
 
     for (int64_t head = begin; head < end; head++)
-        if (PAIRS && t->pairs)
+        if (BF16_PAIRS && t->pairs)
             grad_head(t, head, ws, true);
         else
             grad_head(t, head, ws, false);
