@@ -10,6 +10,7 @@ fixtures, which the reference itself wrote, again to the last printed digits; on
 shapes worth comparing. Values, names, draws and layouts are those of the shared fixtures.
 """
 
+import collections
 import json
 import math
 import sys
@@ -784,7 +785,8 @@ class Evaluation(Model):
                     iou = inner / (float(area(tensor(r[1]))) + float(area(tensor(best[1]))) - inner) if inner else 0
                     r[2] *= 1 - iou if iou >= s["soft_nms_iou"] else 1
             left = [r for r in left if r[2] >= 1e-3]
-        return {"n": len(out), "rows": out}
+        labels = collections.Counter(str(row[0]) for row in out)
+        return {"n": len(out), "rows": out, "label_histogram": dict(labels)}
 
 
 def images_of(name, n, h, w, sizes):
@@ -992,7 +994,7 @@ def main():
         found = []
         mine = document(case_of(j))
         for skip in ("margins", "optimizer", "settings"):
-            j.pop(skip)
+            j.pop(skip, None)  # an evaluation has no optimizer
         compare(mine, j, "", found)
         found.sort(reverse=True)
         for off, what in found[:5]:
