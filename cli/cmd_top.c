@@ -171,6 +171,9 @@ static void add_numbers(lines *l, const top *t)
             add_part(l, "waiting: %.0f %% for data", 100 * n->data_share);
         if (isfinite(n->memory_bytes))
             add_part(l, "%s", dg_human_bytes(n->memory_bytes, text, sizeof text));
+        if (isfinite(n->device_memory_bytes))
+            add_part(l, "%s of the device",
+                     dg_human_bytes(n->device_memory_bytes, text, sizeof text));
     } else {
         add_part(l, "no step is done yet");
     }

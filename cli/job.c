@@ -194,6 +194,7 @@ void dg_job_json(dg_str *s, const dg_job *j, const dg_now *n)
                     { "data_share", n->data_share },
                     { "wait_share", n->wait_share },
                     { "memory_bytes", n->memory_bytes },
+                    { "device_memory_bytes", n->device_memory_bytes },
                     { "left_seconds", n->left_s },
                     { "best_AP", n->best_step >= 0 ? n->best : NAN },
                     { "best_step", (double)n->best_step },

@@ -93,6 +93,8 @@ const char *const dg_report_script[] = {
     "${n.best_step}`));\n"
     "  cards.append(card(short(n.images_per_s, 3), 'images/s'));\n"
     "  cards.append(card(bytes(n.memory_bytes), 'memory of rank 0'));\n"
+    "  if (known(n.device_memory_bytes))\n"
+    "    cards.append(card(bytes(n.device_memory_bytes), 'memory of its device, in use'));\n"
     "  at.append(cards);\n"
     "  if (n.rank.length) at.append(ranks(n));\n"
     "  return at;\n"

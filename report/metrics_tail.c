@@ -43,6 +43,7 @@ static const dg_now nothing = { .loss = NAN,
                                 .data_share = NAN,
                                 .wait_share = NAN,
                                 .memory_bytes = NAN,
+                                .device_memory_bytes = NAN,
                                 .left_s = -1,
                                 .best_step = -1,
                                 .ap = NAN,
@@ -135,6 +136,7 @@ static void take_line(dg_metrics_tail *f, const dg_json *o)
     n->loss = dg_json_number(o, "loss");
     n->lr = dg_json_number(o, "lr");
     n->memory_bytes = dg_json_number(o, "memory_bytes");
+    n->device_memory_bytes = dg_json_number(o, "device_memory_bytes");
     mean_in(&n->mean_loss, n->loss);
     follow_loss(f, n->loss);
     mean_in(&n->images_per_s, dg_json_number(o, "images_per_s"));

@@ -17,9 +17,11 @@ typedef struct dg_now {
     double images_per_s, step_s;  /* running means */
     /* shares of the step that rank 0 waited for data, and for other ranks */
     double data_share, wait_share;
-    double memory_bytes, left_s; /* of rank 0; left_s negative: unknown */
-    double best;                 /* AP */
-    int64_t best_step;           /* -1: no evaluation yet */
+    double memory_bytes;        /* of rank 0 */
+    double device_memory_bytes; /* of its GPU, used by all processes; NaN: it computes on CPUs */
+    double left_s;              /* negative: unknown */
+    double best;                /* AP */
+    int64_t best_step;          /* -1: no evaluation yet */
     double ap, constant_ap; /* of the latest evaluation, and of boxes that never move; NaN: none */
     int n_trail;            /* mean losses of equal parts of the steps so far, up to DG_TRAIL */
     double trail[DG_TRAIL];

@@ -91,9 +91,10 @@ void dg_report_pictures(dg_page *p)
 /* True for numbers that every line has, besides loss terms and <log>'s. */
 static bool is_common(const char *name)
 {
-    static const char *const common[] = { "epoch",        "loss",         "grad_norm",
-                                          "lr",           "seconds",      "images_per_s",
-                                          "data_seconds", "wait_seconds", "memory_bytes" };
+    static const char *const common[] = {
+        "epoch",        "loss",         "grad_norm",    "lr",           "seconds",
+        "images_per_s", "data_seconds", "wait_seconds", "memory_bytes", "device_memory_bytes"
+    };
 
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strcmp(name, common[i]) == 0)

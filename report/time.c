@@ -47,6 +47,12 @@ static void speed_figures(dg_page *p)
                            .note = "MiB",
                            .scale = 1.0 / (1 << 20) },
               "memory_bytes");
+    over_runs(p,
+              (dg_figure){ .title = "Memory of its device, in use",
+                           .unit = "MiB",
+                           .note = "MiB",
+                           .scale = 1.0 / (1 << 20) },
+              "device_memory_bytes");
     dg_page_end_figures(p);
 }
 

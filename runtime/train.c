@@ -251,6 +251,8 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, const waits *
     const dg_progress *p = t->progress;
     double loss = t->step->loss, rate = t->batch / seconds, v;
     int32_t norm = dg_program_result_of(t->programs->current->program, DG_RESULT_GRAD_NORM, 0);
+    dg_backend *device = t->programs->conf.backend;
+    int64_t left, total;
     int rc = dg_sinks_finish(&t->sinks, m, d);
 
     rename_from(m, 0, NULL);
@@ -280,6 +282,8 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, const waits *
     if (t->world->comm)
         own_metric(m, waited->wait_s, "wait_seconds");
     own_metric(m, (double)dg_memory_resident(), "memory_bytes");
+    if (!device->immediate && device->memory(device, &left, &total) == 0)
+        own_metric(m, (double)(total - left), "device_memory_bytes");
     return rc < 0 ? rc : dg_metrics_out(t, t->epoch, NULL, m, d);
 }
 

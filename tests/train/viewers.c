@@ -338,6 +338,7 @@ static void follow(void **state)
     assert_int_equal(n->n_steps, 12);
     assert_true(n->left_s >= 0 && n->images_per_s > 0 && n->memory_bytes > 0 &&
                 isfinite(n->mean_loss));
+    assert_true(isnan(n->device_memory_bytes)); /* a CPU has none of its own */
     assert_string_equal(n->state, "done");
     more = fopen(toy_path(t, "a/metrics.jsonl"), "ab");
     assert_non_null(more);
@@ -346,6 +347,13 @@ static void follow(void **state)
     n = dg_metrics_tail_look(f);
     assert_int_equal(n->step, 13);
     assert_true(n->loss == 0.5);
+    dg_metrics_tail_close(&f);
+
+    setenv("DETRGRAPH_DEVICE", "far", 1);
+    check_ok(t, train(t, "b", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
+    unsetenv("DETRGRAPH_DEVICE");
+    f = dg_metrics_tail_open(toy_path(t, "b"));
+    assert_true(dg_metrics_tail_look(f)->device_memory_bytes > 0);
     dg_metrics_tail_close(&f);
 }
 
