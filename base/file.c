@@ -38,12 +38,24 @@ static int not_a_file(dg_diag *d, const char *path, bool folder)
                    "a file is expected, this is %s", folder ? "a folder" : "a device or pipe");
 }
 
+/* What a link in a run's folder leads to is not the run's. */
+static int is_link(const char *path, dg_diag *d)
+{
+    dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-link",
+            "it is a symbolic link, and what it leads to would be written to");
+    dg_help(d, "remove the link; folders may be links");
+    return -DG_EIO;
+}
+
 static int open_regular(int *fd, size_t *n, const char *path, int flags, dg_diag *d)
 {
+    const int links = (flags & O_ACCMODE) == O_RDONLY ? 0 : O_NOFOLLOW;
     struct stat st;
 
     /* O_NONBLOCK: a pipe without a peer is opened or refused at once; files do not know it */
-    *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    *fd = open(path, flags | links | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (*fd < 0 && errno == ELOOP && links)
+        return is_link(path, d);
     if (*fd < 0 && (errno == ENXIO || errno == EISDIR)) /* a pipe or socket; a folder to write to */
         return not_a_file(d, path, errno == EISDIR);
     if (*fd < 0)

@@ -9,7 +9,7 @@
 int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *d) DG_MUST_USE;
 
 /* Opens a regular file, with flags as for open; anything else is refused, because a pipe or a
- * device could block forever, or never end. */
+ * device could block forever, or never end. A link is followed to read only. */
 int dg_file_open(int *fd, const char *path, int flags, dg_diag *d) DG_MUST_USE;
 
 /* A read-only view of a whole file. Small ones are copied: if a mapped file is truncated while it

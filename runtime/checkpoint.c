@@ -233,11 +233,16 @@ static int os_failed(dg_diag *d, const char *path, const char *what)
                    reason);
 }
 
-/* Removes a checkpoint's folder with its files. */
+/* Removes a checkpoint's folder with its files; of a link to one, the link alone. */
 static void remove_folder(dg_arena *a, const char *folder)
 {
-    DIR *dir = opendir(folder);
+    char to[1];
+    DIR *dir = NULL;
 
+    if (readlink(folder, to, sizeof to) >= 0)
+        unlink(folder);
+    else
+        dir = opendir(folder);
     /* also left by crashes: model.safetensors.tmp-123 */
     for (struct dirent *e; dir && (e = readdir(dir));)
         for (int i = 0; i < N_FILES; i++)

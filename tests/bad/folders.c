@@ -287,6 +287,62 @@ static void folder_returns(void **state)
     assert_int_equal(lines_of(t, "out/metrics.jsonl"), 41);
 }
 
+static void links_to(toy *t, const char *name)
+{
+    unlink(toy_path(t, name));
+    assert_int_equal(symlink(toy_path(t, "mine"), toy_path(t, name)), 0);
+}
+
+static void mine_is_whole(toy *t)
+{
+    char *text = NULL;
+    size_t n;
+
+    assert_int_equal(dg_file_read(&text, &n, toy_path(t, "mine"), 0, t->d), 0);
+    assert_string_equal(text, "mine");
+    dg_free(text);
+}
+
+/* A file of the run was replaced by a link to something else: what it leads to stays as it is. */
+static void links_lead_elsewhere(void **state)
+{
+    static const char *const files[] = { "out/run.log", "out/metrics.jsonl" };
+    const dg_run_train_options resume = { .resume = DG_RUN_RESUME };
+    toy *t = *state;
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), 0);
+        links_to(t, files[i]);
+        if (i == 0)
+            write_file(t, "mine", "mine");
+        else /* leads to nothing, which would be made */
+            assert_int_equal(unlink(toy_path(t, "mine")), 0);
+        assert_int_equal(train(t, plain(t), 3, resume), -DG_EIO);
+        assert_string_equal(dg_diag_at(t->d, 0)->at.file, toy_path(t, files[i]));
+        says(t, "file-link", "it is a symbolic link, and what it leads to would be written to");
+        if (i == 0)
+            mine_is_whole(t);
+        else
+            assert_false(dg_exists(toy_path(t, "mine")));
+        assert_int_equal(unlink(toy_path(t, files[i])), 0);
+    }
+    write_file(t, "mine", "mine");
+    links_to(t, "out/events.out.tfevents.detrgraph");
+    assert_int_equal(train(t, plain(t), 3, resume), 0);
+    assert_non_null(strstr(t->log.s, "it is a symbolic link"));
+    mine_is_whole(t);
+    /* a file that is written anew takes the place of the link; of a checkpoint kept elsewhere the
+     * link is dropped */
+    links_to(t, "out/run.json");
+    links_to(t, "out/model.safetensors");
+    assert_int_equal(rename(toy_path(t, "out/checkpoints/step-000003"), toy_path(t, "kept")), 0);
+    assert_int_equal(symlink("../../kept", toy_path(t, "out/checkpoints/step-000003")), 0);
+    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), 0);
+    mine_is_whole(t);
+    assert_true(dg_exists(toy_path(t, "kept/state.json")));
+    assert_false(dg_exists(toy_path(t, "out/checkpoints/step-000003")));
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, toy_set_up, toy_tear_down)
 
 int main(void)
@@ -296,7 +352,7 @@ int main(void)
         TEST(unwritable_folder), TEST(things_in_the_way),
         TEST(full_disk),         TEST(journal_too_large),
         TEST(folder_goes),       TEST(numbers_go),
-        TEST(folder_returns),
+        TEST(folder_returns),    TEST(links_lead_elsewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
