@@ -1,6 +1,16 @@
 /* wrong.c: plugins with mistakes, one at a time: -DNO_ENTRY, -DOLD_ENTRY, -DOLD_CLASS, -DBAD_TABLE,
- * and of a newer detrgraph: -DNEW_ENTRY, -DNEW_CLASS, -DNEW_PORTS. */
+ * -DCRASH=how in its constructor, and of a newer detrgraph: -DNEW_ENTRY, -DNEW_CLASS, -DNEW_PORTS.
+ */
 #include <detrgraph/plugin.h>
+
+#include <stdlib.h>
+
+#ifdef CRASH
+__attribute__((constructor)) static void crash(void)
+{
+    CRASH;
+}
+#endif
 
 static const dg_port ports[] = {
 #ifdef BAD_TABLE
