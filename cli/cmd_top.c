@@ -159,7 +159,9 @@ static void add_numbers(lines *l, const top *t)
     double saved = dg_json_number(dg_job_status(t->job), "saved");
     char text[32];
 
-    if (isfinite(n->loss)) {
+    if (*n->fault) {
+        add_part(l, "%s", n->fault);
+    } else if (isfinite(n->loss)) {
         add_part(l, "loss %.4g (mean %.4g)", n->loss, n->mean_loss);
         add_part(l, "lr %.3g", n->lr);
         add_part(l, "%.1f images/s", n->images_per_s);
@@ -319,15 +321,20 @@ static int say_end(top *t, const dg_diag *d)
         dg_str_free(&ending);
         return DG_EXIT_FAILED;
     }
-    (as_json(t) ? dg_say_error : dg_say)("the job has ended at step %lld: %s%s%.*s\n",
-                                         (long long)n->step, n->state, *n->why ? ", " : "",
+    if (*n->fault)
+        dg_say_error("%s\n", n->fault);
+    else
+        dg_str_fmt(&ending, " at step %lld", (long long)n->step);
+    (as_json(t) ? dg_say_error : dg_say)("the job has ended%s: %s%s%.*s\n",
+                                         ending.s ? ending.s : "", n->state, *n->why ? ", " : "",
                                          (int)strcspn(n->why, "\n"), n->why);
+    dg_str_free(&ending);
     if (failed && !as_json(t)) {
         dg_str_shell(&ending, t->folder);
         dg_say("detrgraph doctor %s says where each rank was\n", ending.s);
     }
     dg_str_free(&ending);
-    return failed ? DG_EXIT_FAILED : DG_EXIT_OK;
+    return failed || *n->fault ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
 /* Sleeps; false if a signal asked to end. */

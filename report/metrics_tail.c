@@ -49,7 +49,8 @@ static const dg_now nothing = { .loss = NAN,
                                 .ap = NAN,
                                 .constant_ap = NAN,
                                 .state = "",
-                                .why = "" };
+                                .why = "",
+                                .fault = "" };
 
 dg_metrics_tail *dg_metrics_tail_open(const char *folder)
 {
@@ -164,16 +165,19 @@ static bool is_another(const dg_metrics_tail *f, int fd)
 /* Reads complete lines; the last one may still be being written. */
 static void read_more(dg_metrics_tail *f)
 {
-    dg_diag *ignored = dg_diag_open();
+    dg_diag *d = dg_diag_open();
     int fd = -1;
-    FILE *file = dg_file_open(&fd, f->metrics, O_RDONLY, ignored) == 0 ? fdopen(fd, "r") : NULL;
+    FILE *file = dg_file_open(&fd, f->metrics, O_RDONLY, d) == 0 ? fdopen(fd, "r") : NULL;
     char *line = NULL;
     size_t room = 0;
     ssize_t n;
     struct stat st;
 
+    f->now.fault = !file && dg_exists(f->metrics) && dg_diag_n(d)
+                       ? dg_printf(f->look, "%s: %s", f->metrics, dg_diag_at(d, 0)->text)
+                       : "";
     if (!file) {
-        dg_diag_close(&ignored);
+        dg_diag_close(&d);
         return;
     }
     if (is_another(f, fd)) {
@@ -189,7 +193,7 @@ static void read_more(dg_metrics_tail *f)
         dg_arena *a = dg_arena_open();
         const dg_json *o;
 
-        if (dg_json_parse(&o, a, line, (size_t)n, f->metrics, ignored) == 0)
+        if (dg_json_parse(&o, a, line, (size_t)n, f->metrics, d) == 0)
             take_line(f, o);
         dg_arena_close(&a);
         f->at += n;
@@ -200,7 +204,7 @@ static void read_more(dg_metrics_tail *f)
     }
     free(line);
     fclose(file);
-    dg_diag_close(&ignored);
+    dg_diag_close(&d);
 }
 
 static int64_t epochs_of(const dg_json *run, int64_t steps)

@@ -29,6 +29,7 @@ typedef struct dg_now {
      * has recorded why the run failed, state is "failed" and why the launcher's text: a rank knows
      * only what it saw, and a killed one wrote nothing. */
     const char *state, *why;
+    const char *fault; /* why metrics.jsonl, which is there, cannot be read; or "" */
 } dg_now;
 
 dg_metrics_tail *dg_metrics_tail_open(const char *folder);
