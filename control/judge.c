@@ -161,6 +161,8 @@ static void take_meet(dg_judge *r, dg_judge_rank *k, int64_t round, const dg_row
     const char *hosts[DG_MAX_RANKS];
     dg_rows all[DG_MAX_RANKS];
 
+    if (round <= k->round) /* said twice */
+        return;
     k->facts = keep_rows(k->kept, facts);
     k->round = round;
     for (int i = 0; i < r->conf.ranks; i++) {
@@ -253,7 +255,12 @@ static bool check_left(dg_judge *r, int i, const dg_word *w)
 
 static void take_word(dg_judge *r, int i, const dg_word *w, double now)
 {
+    const dg_judge_rank *mine = &r->ranks[i];
     bool all = true;
+
+    /* said twice, or late: that batch is behind it */
+    if (mine->has_word && w->batch < mine->word.batch && w->batch <= r->state.confirmed)
+        return;
 
     /* a rank begins a batch once the one before is confirmed: this one cannot come from it */
     if (r->state.confirmed >= 0 && w->batch > r->state.confirmed + 1)
@@ -299,6 +306,10 @@ static void take_fail(dg_judge *r, dg_judge_rank *k, const dg_rank_fault *f, dou
                     .node = *f->node ? dg_strdup(r->arena, f->node) : NULL };
     double wait_s = is_second_hand(f) ? SECOND_HAND_S : r->state.met ? SETTLE_S : 4 * SETTLE_S;
 
+    for (int i = 0; i < dg_diag_n(k->errors); i++)
+        if (strcmp(dg_diag_at(k->errors, i)->id, f->id) == 0 &&
+            strcmp(dg_diag_at(k->errors, i)->text, f->text) == 0)
+            return; /* said twice */
     if (!k->failed)
         k->worth = is_second_hand(f) ? SECOND_HAND : f->line > 0 ? PLACED : UNPLACED;
     k->failed = true;

@@ -358,6 +358,40 @@ static dg_message fault(dg_code code, const char *id, const char *text)
                                    .remarks = { 2, help } } };
 }
 
+/* What is said once more, also much later, changes nothing. */
+static void test_said_twice(void **state)
+{
+    fixture *f = *state;
+    const dg_message meet[] = {
+        { .kind = DG_SAY_MEET, .meet = { 1, facts("lr=1", "a") } },
+        { .kind = DG_SAY_MEET, .meet = { 2, facts("lr=1", "a") } },
+        { .kind = DG_SAY_MEET, .meet = { 2, facts("lr=1", "b") } },
+    };
+
+    begin(f, 2);
+    say(f, 0, meet[1], 0);
+    say(f, 0, meet[0], 0);
+    say(f, 1, meet[2], 0);
+    assert_int_equal(state_of(f)->met, 2);
+    say(f, 0, meet[0], 0);
+    say(f, 1, meet[2], 0);
+    assert_int_equal(state_of(f)->met, 2);
+    for (int64_t batch = 0; batch < 4; batch++) {
+        word(f, 0, batch, 1, 0);
+        for (int64_t again = batch; again >= 0; again--)
+            word(f, 0, again, 1, 0);
+        word(f, 1, batch, 1, 0);
+        assert_int_equal(state_of(f)->confirmed, batch);
+    }
+    dg_judge_tick(f->r, 0.2);
+    assert_int_equal(state_of(f)->over, DG_OVER_NO);
+    for (int i = 0; i < 2; i++)
+        say(f, 0, fault(DG_EINPUT, "image-read", "it cannot be read"), 0.3);
+    dg_judge_tick(f->r, 0.5);
+    failed(f, "image-read", "rank 0 of 2: it cannot be read", "", false);
+    assert_int_equal(dg_diag_n(dg_judge_verdict(f->r)), 1);
+}
+
 static void test_error(void **state)
 {
     fixture *f = *state;
@@ -529,6 +563,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_still, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_still_and_asked, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_forged, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_said_twice, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_killed, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_crash_at_a_limit, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_exit, roster_set_up, roster_tear_down),

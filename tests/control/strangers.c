@@ -2,10 +2,12 @@
  * keys, nonsense; and the file that says where the sockets are. */
 #include "tests/control/control_rig.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,6 +70,81 @@ static void test_stranger(void **state)
     assert_false(asks(f, &e, "stop", "", 0.3, ""));
     check_only(f->d, "run-silent");
     assert_int_equal(look(f).over, DG_OVER_NO);
+}
+
+/* Stands between a client and the coordinator, and keeps what the client sends. */
+typedef struct relay {
+    int door, to;
+    dg_str said;
+} relay;
+
+static int dial(const char *endpoint)
+{
+    const int port = atoi(strrchr(endpoint, ':') + 1), s = socket(AF_INET, SOCK_STREAM, 0);
+    const struct sockaddr_in at = { .sin_family = AF_INET,
+                                    .sin_port = htons((uint16_t)port),
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+
+    assert_int_equal(connect(s, (const struct sockaddr *)&at, sizeof at), 0);
+    return s;
+}
+
+static void *pass_on(void *ctx)
+{
+    relay *r = ctx;
+    const int from = accept(r->door, NULL, NULL), ends[] = { from, r->to };
+    struct pollfd both[] = { { .fd = from, .events = POLLIN }, { .fd = r->to, .events = POLLIN } };
+    char bytes[4096];
+
+    while (poll(both, 2, -1) > 0)
+        for (int i = 0; i < 2; i++) {
+            const ssize_t n = both[i].revents ? read(ends[i], bytes, sizeof bytes) : 0;
+
+            if (!both[i].revents)
+                continue;
+            if (n <= 0 || write(ends[!i], bytes, (size_t)n) != n) {
+                close(from);
+                close(r->to);
+                return NULL;
+            }
+            if (i == 0)
+                dg_str_add_n(&r->said, bytes, (size_t)n);
+        }
+    return NULL;
+}
+
+/* What somebody has overheard and sends again does not even get in. */
+static void test_replayed(void **state)
+{
+    fixture *f = *state;
+    relay r = { socket(AF_INET, SOCK_STREAM, 0), dial(dg_coordinator_asks(f->c)), { 0 } };
+    struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof here;
+    dg_control_file e = { NULL, f->server.public_key, f->ctl_key.public_key, f->ctl_key.secret_key,
+                          1 };
+    char answer[4096];
+    ssize_t n;
+    pthread_t thread;
+    int s;
+
+    assert_int_equal(bind(r.door, (struct sockaddr *)&here, sizeof here), 0);
+    assert_int_equal(listen(r.door, 1), 0);
+    assert_int_equal(getsockname(r.door, (struct sockaddr *)&here, &size), 0);
+    e.endpoint = dg_printf(f->a, "tcp://127.0.0.1:%d", ntohs(here.sin_port));
+    assert_int_equal(pthread_create(&thread, NULL, pass_on, &r), 0);
+    assert_true(asks(f, &e, "status", "", ANSWER_S, "3 ranks, starting"));
+    pthread_join(thread, NULL);
+    s = dial(dg_coordinator_asks(f->c));
+    assert_int_equal(send(s, r.said.s, r.said.n, MSG_NOSIGNAL), r.said.n);
+    do
+        n = read(s, answer, sizeof answer);
+    while (n > 0); /* the coordinator closes it */
+    close(s);
+    close(r.door);
+    assert_true(logged(f, "without a key of this run"));
+    e.endpoint = dg_coordinator_asks(f->c);
+    assert_true(asks(f, &e, "status", "", ANSWER_S, "3 ranks, starting"));
+    dg_str_free(&r.said);
 }
 
 /* Malformed messages from a client with a key are ignored; a client with ctl's key cannot speak for
@@ -290,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_ctl, control_set_up, control_tear_down),
         cmocka_unit_test_setup_teardown(test_stranger, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_replayed, control_set_up, control_tear_down),
         cmocka_unit_test_setup_teardown(test_nonsense, control_set_up, control_tear_down),
         cmocka_unit_test_setup_teardown(test_long_ask, control_set_up, control_tear_down),
         cmocka_unit_test_setup_teardown(test_other_key, control_set_up, control_tear_down),
