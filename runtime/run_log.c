@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/file.h>
 
 #include "base/pool.h"
 #include "kernels/backend.h"
@@ -71,6 +72,9 @@ void dg_run_log_close(dg_run_log *l, const char *last_words)
         return;
     if (last_words)
         fputs(last_words, l->file);
+    fflush(l->file);
+    /* a child of a node's library may have the file open, and would keep the folder locked */
+    (void)flock(fileno(l->file), LOCK_UN);
     fclose(l->file);
     l->file = NULL;
 }

@@ -1,8 +1,8 @@
 /* drill.c: a plugin that injects faults. <drill.net> is a detector of a few hundred weights that
  * trains a step in a millisecond; at a given step, one rank kills or stops itself, kills its
- * launcher, exits, fails, makes a NaN or sleeps. The fault creates the file `once` and does not
- * recur while that file exists. <drill.loss> is its loss. The other nodes break their declarations:
- * they drop an item, give a rank-dependent number, or omit a tensor. */
+ * launcher, exits, fails, makes a NaN, sleeps or leaves a child that does. The fault creates the
+ * file `once` and does not recur while that file exists. <drill.loss> is its loss. The other nodes
+ * break their declarations: they drop an item, give a rank-dependent number, or omit a tensor. */
 #define _GNU_SOURCE
 #include <detrgraph/kernel.h>
 #include <detrgraph/plugin.h>
@@ -18,7 +18,7 @@
 
 /* ---- the fault: an op that copies x, and has its moment -------------------------------------- */
 
-enum { NONE, KILL, STOP, EXIT, SEGV, ERROR, NAN_OUT, SLEEP, ORPHAN, LIE };
+enum { NONE, KILL, STOP, EXIT, SEGV, ERROR, NAN_OUT, SLEEP, ORPHAN, FORK, LIE };
 
 typedef struct fault_attr {
     int64_t what, step, rank, batch, ranks;
@@ -78,6 +78,12 @@ static int happen(const fault_attr *f, const dg_tensor *y)
             ((double *)y->data)[0] = NAN;
         else
             ((float *)y->data)[0] = NAN;
+        break;
+    case FORK: /* a child that has all open that this process has */
+        if (fork() == 0) {
+            sleep((unsigned)f->seconds);
+            _exit(0);
+        }
         break;
     case SLEEP: {
         struct timespec t = { (time_t)f->seconds, (long)(1e9 * (f->seconds - floor(f->seconds))) };
@@ -147,7 +153,7 @@ static const dg_port net_ports[] = {
     { 0 },
 };
 static const dg_attr net_attrs[] = {
-    DG_ENUM(net_conf, what, 0, "none|kill|stop|exit|segv|error|nan|sleep|orphan", "the fault"),
+    DG_ENUM(net_conf, what, 0, "none|kill|stop|exit|segv|error|nan|sleep|orphan|fork", "the fault"),
     DG_INT(net_conf, step, 5, 0, 1e9, "steps finished before it"),
     DG_INT(net_conf, rank, 0, 0, 1e6, "whose"),
     DG_INT(net_conf, batch, 1, 1, 1e6, "batch of a rank"),
