@@ -395,13 +395,13 @@ int dg_link_get(dg_link *l, const char *name, const char **text, dg_arena *a, do
 
         pthread_mutex_unlock(&l->lock);
         post_message(l, &m);
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += 50000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_mutex_lock(&l->lock);
         if (!l->value && !l->state.over)
-            pthread_cond_timedwait(&l->news, &l->lock, &until);
+            pthread_cond_clockwait(&l->news, &l->lock, CLOCK_MONOTONIC, &until);
     }
     if (l->value)
         *text = dg_strdup(a, l->value);

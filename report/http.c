@@ -402,11 +402,11 @@ static void await_last_answers(dg_http *s)
     struct timespec end;
     int rc = 0;
 
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += LAST_ANSWERS_S;
     pthread_mutex_lock(&s->lock);
     while (s->answering && rc == 0)
-        rc = pthread_cond_timedwait(&s->sent, &s->lock, &end);
+        rc = pthread_cond_clockwait(&s->sent, &s->lock, CLOCK_MONOTONIC, &end);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -133,11 +133,11 @@ static void *watch(void *ctx)
     while (!p->closing && look(p) == 0) {
         struct timespec until;
 
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += LOOK_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
-        (void)pthread_cond_timedwait(&p->changed, &p->lock, &until);
+        (void)pthread_cond_clockwait(&p->changed, &p->lock, CLOCK_MONOTONIC, &until);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
