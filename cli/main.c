@@ -84,16 +84,19 @@ static void say_crash(int signal_number)
     void *calls[64];
     const int n = backtrace(calls, 64);
     const char *name = being_loaded(calls + OWN, n - OWN);
-    const char *const crash[] = { "detrgraph: ", name, " crashed while it was loaded (SIG",
-                                  sigabbrev_np(signal_number), ")\n" };
-    const char *const cut[] = { "detrgraph: a file was cut while it was read, or its disk has "
-                                "failed (SIGBUS): files of data and weights must not change "
-                                "during a run\n" };
-    const char *const *text = name ? crash : cut;
-    const int parts = name ? 5 : signal_number == SIGBUS;
+    char text[8192] = "";
 
-    for (int i = 0; i < parts; i++)
-        (void)!write(STDERR_FILENO, text[i], strlen(text[i]));
+    if (name) {
+        snprintf(text, sizeof text, "detrgraph: %s crashed while it was loaded (SIG%s)\n", name,
+                 sigabbrev_np(signal_number));
+        for (char *c = text; c[0] && c[1]; c++)
+            *c = *c >= ' ' && *c <= '~' ? *c : '?'; /* a terminal takes nothing from a path */
+    } else if (signal_number == SIGBUS) {
+        snprintf(text, sizeof text,
+                 "detrgraph: a file was cut while it was read, or its disk has failed (SIGBUS): "
+                 "files of data and weights must not change during a run\n");
+    }
+    (void)!write(STDERR_FILENO, text, strlen(text));
     raise(signal_number); /* delivered on return, with its default action */
 }
 
