@@ -62,7 +62,8 @@ fuzz_main = tests/fuzz/fuzz.h tests/fuzz/replay.c
 TESTS += $(fuzz)
 endif
 
-fuzz: $(fuzz)
+fuzz: $(BUILT_SOURCES)
+	@$(MAKE) $(AM_MAKEFLAGS) $(fuzz)
 	@srcdir='$(abs_srcdir)' builddir='$(abs_builddir)' FUZZ_SECONDS='$(FUZZ_SECONDS)' \
 	bash $(srcdir)/tests/fuzz/run $(fuzz)
 
