@@ -38,9 +38,8 @@ typedef struct dg_history {
 int dg_history_open(dg_history **h, const char *folder, dg_diag *d) DG_MUST_USE;
 void dg_history_close(dg_history **h);
 
-/* The launcher's error for the part of a run that run.json describes; NULL: none, or an earlier
- * part's. */
-const dg_json *dg_verdict_of(dg_arena *a, const char *folder, const dg_json *run);
+/* The launcher's error; NULL: none. A run that begins or goes on removes the one before. */
+const dg_json *dg_verdict_of(dg_arena *a, const char *folder);
 
 const dg_series *dg_track_find(const dg_track *t, const char *name); /* NULL if absent */
 double dg_series_last(const dg_series *s);                           /* NaN if empty or s is NULL */

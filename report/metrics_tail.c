@@ -231,7 +231,7 @@ static void read_run(dg_metrics_tail *f)
         f->now.why = dg_json_text(end, "why");
     }
     if ((strcmp(f->now.state, "failed") == 0 || strcmp(f->now.state, "running") == 0) &&
-        !dg_exists(f->control) && (verdict = dg_verdict_of(f->look, f->folder, o))) {
+        !dg_exists(f->control) && (verdict = dg_verdict_of(f->look, f->folder))) {
         f->now.state = "failed";
         f->now.why = dg_json_text(verdict, "message");
     }

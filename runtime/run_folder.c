@@ -182,6 +182,7 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
     DG_TRY(dg_mkdirs(t->out, d));
     DG_TRY(open_log(t, *resume != NULL, d));
     dg_checkpoint_sweep(t->out); /* the folder is locked now, and nothing is written yet */
+    unlink(dg_path_join(t->arena, t->out, "flight/verdict.json")); /* of the run before */
 out:
     return rc;
 }

@@ -26,7 +26,10 @@ static void folder_in_use(void **state)
     assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .resume = DG_RUN_RESUME }),
                      -DG_EINPUT);
     says(t, "resume-none", "there is no whole checkpoint to resume from");
+    assert_int_equal(dg_mkdirs(toy_path(t, "out/flight"), t->d), 0);
+    write_file(t, "out/flight/verdict.json", "[]"); /* of a run before */
     assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), 0);
+    assert_false(dg_exists(toy_path(t, "out/flight/verdict.json")));
     assert_true(dg_exists(toy_path(t, "out/thesis.tex"))); /* force removes only what runs create */
     assert_int_equal(train(t, plain(t), 2,
                            (dg_run_train_options){ .resume = DG_RUN_RESUME,

@@ -392,15 +392,13 @@ static void follow_for_long(void **state)
     dg_metrics_tail_close(&f);
 }
 
-/* The launcher knows better than a rank why a run failed; what it said of a part before does not
- * count. */
+/* The launcher knows better than a rank why a run failed. */
 static void follow_a_failure(void **state)
 {
     static const char run[] = "{\"began\":\"2026-01-02T03:04:05Z\",\"steps\":9,\"end\":{\"state\":"
                               "\"running\",\"why\":\"\"}}",
                       verdict[] = "[{\"message\":\"rank 1 died\"}]";
-    const struct timespec before[] = { { 1767322000, 0 }, { 1767322000, 0 } },
-                          after[] = { { 1767333333, 0 }, { 1767333333, 0 } };
+    const struct timespec before[] = { { 1767322000, 0 }, { 1767322000, 0 } };
     toy *t = *state;
     const char *path = toy_path(t, "lost/flight/verdict.json");
     dg_metrics_tail *f = dg_metrics_tail_open(toy_path(t, "lost"));
@@ -409,9 +407,8 @@ static void follow_a_failure(void **state)
     check_ok(t, dg_file_write(toy_path(t, "lost/run.json"), run, sizeof run - 1, t->d));
     assert_string_equal(dg_metrics_tail_look(f)->state, "running");
     check_ok(t, dg_file_write(path, verdict, sizeof verdict - 1, t->d));
+    /* the clock may have been set back since the run began */
     assert_int_equal(utimensat(AT_FDCWD, path, before, 0), 0);
-    assert_string_equal(dg_metrics_tail_look(f)->state, "running");
-    assert_int_equal(utimensat(AT_FDCWD, path, after, 0), 0);
     assert_string_equal(dg_metrics_tail_look(f)->state, "failed");
     assert_string_equal(dg_metrics_tail_look(f)->why, "rank 1 died");
     check_ok(t, dg_file_write(toy_path(t, "lost/control"), "{}", 2, t->d)); /* it goes on */
