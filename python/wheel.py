@@ -58,7 +58,7 @@ def bundled(root):
             libraries[soname[1] if soname else path.name] = path
     for name, path in libraries.items():
         yield f"lib/{name}", path
-    for folder in ("bin", "libexec", "lib/graphviz", "share", "licences"):
+    for folder in ("bin", "libexec", "lib/detrgraph", "lib/graphviz", "share", "licences"):
         for path in sorted((root / folder).rglob("*")):
             if path.is_file():
                 yield str(path.relative_to(root)), path
