@@ -247,15 +247,22 @@ const char *dg_vary_connect(const dg_proof *p, dg_vary v, const char **other)
 
 /* ---- by what is at fault --------------------------------------------------------------------- */
 
-const char *dg_vary_joined_score(const dg_proof *p, const dg_node *sink)
+const dg_node *dg_vary_sampler(const dg_scope *scope)
 {
     dg_diag *d = dg_diag_open();
     const dg_node *sampler = NULL;
     dg_chain chain;
 
-    if (dg_graph_chain(&chain, sink->scope, d) == 0)
+    if (dg_graph_chain(&chain, scope, d) == 0)
         sampler = chain.sampler;
     dg_diag_close(&d);
+    return sampler;
+}
+
+const char *dg_vary_joined_score(const dg_proof *p, const dg_node *sink)
+{
+    const dg_node *sampler = dg_vary_sampler(sink->scope);
+
     if (sink->class->pack && sink->class->merge && dg_node_has_row(sink, DG_RULE_METRIC) &&
         dg_vary_axes_attr(sink) && !dg_node_axes_given(sink))
         return dg_printf(p->arena, "one score of what all ranks found: %s",

@@ -149,13 +149,8 @@ static bool takes_gradients(const dg_node *node, int port)
 static void check_alike(dg_proof *p, const dg_node *node, const dg_seen *in, uint32_t axes)
 {
     uint32_t same = axes & ~dg_vary_join(in->value, in->partial).axes;
-    const dg_node *sampler = NULL;
-    dg_diag *d = dg_diag_open();
-    dg_chain chain;
+    const dg_node *sampler = same ? dg_vary_sampler(p->scope) : NULL;
 
-    if (same && dg_graph_chain(&chain, p->scope, d) == 0)
-        sampler = chain.sampler;
-    dg_diag_close(&d);
     if (!sampler || dg_node_axes_given(sampler))
         return;
     dg_vary_warn(p, "DG-W-SAME", sampler->where, (dg_vary){ .axes = same },

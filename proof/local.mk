@@ -6,6 +6,7 @@ libproof_la_SOURCES += \
 	proof/collectives.c \
 	proof/findings.c \
 	proof/keys.c \
+	proof/late.c \
 	proof/monitors.c \
 	proof/proof.h \
 	proof/prove.c \

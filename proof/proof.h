@@ -24,6 +24,9 @@ int dg_graph_planned(const dg_graph *g, dg_diag *d) DG_MUST_USE;
  * scope, or NULL. Part of dg_graph_check. */
 int dg_best_check(const dg_graph *g, const dg_program *program, dg_diag *d) DG_MUST_USE;
 
+/* Warns of what a run never comes to. Part of dg_graph_check. */
+void dg_late_check(const dg_graph *g, dg_diag *d);
+
 /* Lists what the proof takes on trust in a checked graph, as opposed to what follows from wires and
  * built-in instructions. With several ranks it lowers each scope once. The list lives in a. */
 int dg_monitors_make(dg_monitors **out, const dg_graph *g, dg_arena *a, dg_diag *d) DG_MUST_USE;

@@ -66,6 +66,25 @@ static void check_share(dg_proof *p, const dg_visit *v, uint32_t axes)
                  dg_vary_called(p, node), dg_vary_name(p, own.axes));
 }
 
+/* Warns of images that every rank of a joined score has: each does all the work. */
+static void check_alike(dg_proof *p, const dg_visit *v, uint32_t axes)
+{
+    const dg_node *sampler = dg_vary_sampler(p->scope);
+
+    for (int i = 0; i < v->node->n_in; i++)
+        axes &= ~v->in[i].value.axes;
+    if (!axes || v->at || p->scope->on >= 0 || !sampler || dg_node_axes_given(sampler) ||
+        !dg_vary_axes_attr(sampler))
+        return;
+    dg_vary_warn(
+        p, "DG-W-SAME", sampler->where, (dg_vary){ .axes = axes },
+        dg_edit_write(p->g, sampler, dg_vary_axes_attr(sampler), p->axes[0].name),
+        "%s has the same batches on all ranks of %s, and %s (line %d) joins what they find "
+        "in them: each rank evaluates all images",
+        dg_vary_called(p, sampler), dg_vary_name(p, axes), dg_vary_called(p, v->node),
+        v->node->where.line);
+}
+
 /* Warns of a score without batches that each rank leaves out for itself. */
 static void check_left_out(dg_proof *p, const dg_visit *v, uint32_t axes)
 {
@@ -212,6 +231,7 @@ void dg_vary_sink(dg_proof *p, const dg_visit *v)
         return;
     check_place(p, v);
     check_share(p, v, axes);
+    check_alike(p, v, axes);
     check_left_out(p, v, axes);
     check_shown(p, v);
     if (v->node != p->g->checkpoint.best)

@@ -503,6 +503,7 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
     }
     for (int i = 0; i < g->n_evaluates; i++)
         check_fit(g, g->evaluates[i], &padded, d);
+    dg_late_check(g, d);
     if (g->n_models == 1) {
         own = check_classes(g, a, d);
         rc = rc ? rc : own;

@@ -242,7 +242,8 @@ const dg_cause *dg_vary_first(const dg_proof *p, dg_vary v); /* the root, or sou
 /* What the port reads comes through a new collective: "agree op=\"any\"". */
 const char *dg_vary_through(const dg_proof *p, const dg_node *node, int port, const char *what,
                             uint32_t axes);
-const char *dg_vary_axes_attr(const dg_node *node); /* its attribute that names axes, or NULL */
+const char *dg_vary_axes_attr(const dg_node *node);    /* its attribute that names axes, or NULL */
+const dg_node *dg_vary_sampler(const dg_scope *scope); /* NULL: none */
 /* By what makes v differ first. other (NULL: not wanted): a second way, or NULL. */
 const char *dg_vary_advice(const dg_proof *p, dg_vary v, const char **other);
 const char *dg_vary_shape_way(const dg_proof *p, dg_vary v, const char **other);
