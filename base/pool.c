@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "base/str.h"
 
 #ifdef DG_NO_OPENMP
 #include <pthread.h>
@@ -164,8 +165,8 @@ int dg_pool_check(int threads, dg_diag *d)
     if (threads > DG_THREADS_MOST) {
         dg_fail(d, DG_EINPUT, DG_NOWHERE, "threads-many",
                 "%d threads are wanted, at most %d are possible", threads, (int)DG_THREADS_MOST);
-        dg_help(d, "this process may use %d cores: more threads than that make it slower",
-                dg_threads_available());
+        dg_help(d, "this process may use %d core%s: more threads than that make it slower",
+                dg_threads_available(), dg_plural(dg_threads_available(), "s"));
         return -DG_EINPUT;
     }
 #ifndef DG_NO_OPENMP
@@ -176,6 +177,7 @@ int dg_pool_check(int threads, dg_diag *d)
         return 0;
     dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "threads-missing",
             "%d threads are wanted, but OpenMP gives %d", threads, got);
-    dg_help(d, "ask for %d threads, or unset OMP_THREAD_LIMIT and OMP_DYNAMIC", got);
+    dg_help(d, "ask for %d thread%s, or unset OMP_THREAD_LIMIT and OMP_DYNAMIC", got,
+            dg_plural(got, "s"));
     return -DG_EUNSUPPORTED;
 }

@@ -366,6 +366,11 @@ char *dg_human_bytes(double bytes, char *buf, size_t n)
     return buf;
 }
 
+const char *dg_plural(int64_t n, const char *ending)
+{
+    return n == 1 ? "" : ending;
+}
+
 char *dg_human_count(int64_t count, char *buf, size_t n)
 {
     char digits[24], spaced[32];

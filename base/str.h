@@ -47,6 +47,9 @@ bool dg_parse_f64(const char *text, double *out);
 /* The candidate nearest to name by edit distance; NULL if none is close enough to suggest. */
 const char *dg_nearest(const char *name, const char *const candidates[], int n);
 
+/* The end of a counted noun: "" for one, else `ending`: "%d thread%s", n, dg_plural(n, "s"). */
+const char *dg_plural(int64_t n, const char *ending);
+
 /* "1.2 GiB", "118 287", "3 min 20 s", written to buf, which is returned. */
 char *dg_human_bytes(double bytes, char *buf, size_t n);
 char *dg_human_count(int64_t count, char *buf, size_t n);

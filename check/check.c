@@ -263,7 +263,7 @@ static void conclude(dg_node_test *k, int n, int refused, const char *why)
         return;
     }
     k->f.text =
-        dg_printf(k->arena, "%d draw%s%s%s%s", n - refused, n - refused == 1 ? "" : "s",
+        dg_printf(k->arena, "%d draw%s%s%s%s", n - refused, dg_plural(n - refused, "s"),
                   refused ? dg_printf(k->arena, ", %d refused by the class", refused) : "",
                   k->what ? dg_printf(k->arena, "; %d %s", k->tried, k->what) : "",
                   k->worst >= 0

@@ -124,14 +124,15 @@ static bool check_left(dg_node_test *k, dg_trial *t, const chooser *c, const int
         return dg_test_miss(k, t, NULL, "write what is left into args->alloc(args->arena, ...)",
                             "it changes the list of items that it is given");
     if (c->out.n < 0 || (c->out.n && !c->out.items))
-        return dg_test_miss(k, t, NULL, NULL, "it leaves %lld items%s", (long long)c->out.n,
-                            c->out.n > 0 ? ", and no list of them" : "");
+        return dg_test_miss(k, t, NULL, NULL, "it leaves %lld item%s%s", (long long)c->out.n,
+                            dg_plural(c->out.n, "s"), c->out.n > 0 ? ", and no list of them" : "");
     for (int64_t i = 0; i < c->out.n; i++) {
         int item = dg_item_of(c->out.items[i]);
 
         if (item >= c->data->n_items)
-            return dg_test_miss(k, t, NULL, NULL, "it leaves item %d, and there are %d items", item,
-                                c->data->n_items);
+            return dg_test_miss(k, t, NULL, NULL, "it leaves item %d, and there %s %d item%s", item,
+                                c->data->n_items == 1 ? "is" : "are", c->data->n_items,
+                                dg_plural(c->data->n_items, "s"));
         if (only[item] && c->out.items[i] >= 0)
             return dg_test_miss(
                 k, t, NULL,
@@ -149,9 +150,10 @@ static bool try_choice(dg_node_test *k, dg_trial *t, int n)
 
     run_choice(&c);
     if (c.rc < 0)
-        fine = dg_diag_n(c.d) ? dg_test_refuse(k, c.d)
-                              : dg_test_miss(k, t, NULL, "dg_fail says what a user can do",
-                                             "it refuses %d items without a word", n);
+        fine = dg_diag_n(c.d)
+                   ? dg_test_refuse(k, c.d)
+                   : dg_test_miss(k, t, NULL, "dg_fail says what a user can do",
+                                  "it refuses %d item%s without a word", n, dg_plural(n, "s"));
     else
         fine = check_left(k, t, &c, before);
     dg_test_tally(k, (int)c.n, "items given", -1);
@@ -175,7 +177,8 @@ static const char *difference(dg_arena *a, const chooser *x, const chooser *y)
     if (x->rc < 0)
         return NULL;
     if (x->out.n != y->out.n)
-        return dg_printf(a, "%lld items, and %lld", (long long)x->out.n, (long long)y->out.n);
+        return dg_printf(a, "%lld item%s, and %lld", (long long)x->out.n, dg_plural(x->out.n, "s"),
+                         (long long)y->out.n);
     for (int64_t i = 0; i < x->out.n; i++)
         if (x->out.items[i] != y->out.items[i])
             return dg_printf(a, "item %d in place %lld, and item %d", dg_item_of(x->out.items[i]),

@@ -103,7 +103,7 @@ static passage passage_open(dg_trial *t)
     p.before = p.sample;
     if (!t->dims.n)
         dg_str_fmt(&t->dims, "an image of %dx%d and %d object%s", w, h, p.sample.n_objects,
-                   p.sample.n_objects == 1 ? "" : "s");
+                   dg_plural(p.sample.n_objects, "s"));
     return p;
 }
 

@@ -195,7 +195,7 @@ bool dg_test_plan_few(dg_node_test *k, dg_trial *t)
 
         if (p.rc < 0 && !dg_diag_n(p.d))
             fine = dg_test_miss(k, t, NULL, "dg_fail says what a user can do",
-                                "it refuses %d items without a word", n);
+                                "it refuses %d item%s without a word", n, dg_plural(n, "s"));
         else
             fine = p.rc < 0 || check_plan(k, t, &p);
         forget(&p);

@@ -330,12 +330,13 @@ static void print_text(const bench *b)
     double median = quantile(b, 0.5);
     char slab[32], planned[32], peak[32], features[128];
 
-    dg_say("%s, %lldx%lld, batch %lld, %s, %d threads, CPU %s\n", g->name ? g->name : g->file,
+    dg_say("%s, %lldx%lld, batch %lld, %s, %d thread%s, CPU %s\n", g->name ? g->name : g->file,
            (long long)b->programs->current->size.w, (long long)b->programs->current->size.h,
            (long long)b->batch, b->programs->precision, b->programs->conf.threads,
-           dg_cpu_features(features, sizeof features));
-    dg_say("median %.3f images/s, %.4f s a step (10 %% to 90 %%: %.4f to %.4f s, of %d steps)\n",
-           images_per_s(b, median), median, quantile(b, 0.1), quantile(b, 0.9), b->n);
+           dg_plural(b->programs->conf.threads, "s"), dg_cpu_features(features, sizeof features));
+    dg_say("median %.3f images/s, %.4f s a step (10 %% to 90 %%: %.4f to %.4f s, of %d step%s)\n",
+           images_per_s(b, median), median, quantile(b, 0.1), quantile(b, 0.9), b->n,
+           dg_plural(b->n, "s"));
     dg_say("%.1f GFLOP/s, %.1f GB/s of operands; %.2f GFLOP a step\n",
            1e-9 * all->flops / PROFILED / median, 1e-9 * all->bytes / PROFILED / median,
            1e-9 * all->flops / PROFILED);

@@ -112,11 +112,13 @@ static int print_survey(const opts *o, const dg_survey *s, dg_diag *d)
         dg_say_painted(STDOUT_FILENO, text.s);
     dg_str_free(&text);
     if (rc == 0 && o->out) {
+        const int64_t errors = dg_faults_errors(&s->faults),
+                      warnings = dg_faults_warnings(&s->faults);
         char a[32], b[32];
 
-        dg_say("%s: %s errors, %s warnings\n", o->out,
-               dg_human_count(dg_faults_errors(&s->faults), a, sizeof a),
-               dg_human_count(dg_faults_warnings(&s->faults), b, sizeof b));
+        dg_say("%s: %s error%s, %s warning%s\n", o->out, dg_human_count(errors, a, sizeof a),
+               dg_plural(errors, "s"), dg_human_count(warnings, b, sizeof b),
+               dg_plural(warnings, "s"));
     }
     return rc;
 }
@@ -169,9 +171,9 @@ static void print_converted(const dg_converted *c, const char *to, const dg_conv
     char a[32], b[32];
 
     dg_say("%s: %s, %d split%s, %s image%s (%s), %s object%s, from %s\n", to, dg_form_name(how->to),
-           c->n_splits, c->n_splits == 1 ? "" : "s", dg_human_count(c->n_images, a, sizeof a),
-           c->n_images == 1 ? "" : "s", how->copy ? "copied" : "links to the old ones",
-           dg_human_count(c->n_objects, b, sizeof b), c->n_objects == 1 ? "" : "s",
+           c->n_splits, dg_plural(c->n_splits, "s"), dg_human_count(c->n_images, a, sizeof a),
+           dg_plural(c->n_images, "s"), how->copy ? "copied" : "links to the old ones",
+           dg_human_count(c->n_objects, b, sizeof b), dg_plural(c->n_objects, "s"),
            dg_form_name(c->from));
     lost(c->n_crowd, "crowd regions or difficult objects");
     lost(c->n_dropped, "boxes without width or height, or outside their image");

@@ -318,12 +318,13 @@ static int write_pipeline(const opts *o, plan *p, dg_arena *a, dg_diag *d)
     DG_TRY(make_plan(p, s, o, to, a, d));
     write_fitting(&text, p, to, a);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
-    dg_say("%s: %s, %lld image%s, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to,
-           p->model->name, (long long)p->n_train, p->n_train == 1 ? "" : "s", s->n_classes,
-           s->n_classes == 1 ? "" : "es", p->size, p->batch, p->epochs, (long long)p->steps);
+    dg_say("%s: %s, %lld image%s, %d class%s, size %d, batch %d, %d epoch%s (%lld step%s)\n", to,
+           p->model->name, (long long)p->n_train, dg_plural(p->n_train, "s"), s->n_classes,
+           dg_plural(s->n_classes, "es"), p->size, p->batch, p->epochs, dg_plural(p->epochs, "s"),
+           (long long)p->steps, dg_plural(p->steps, "s"));
     if (p->memory)
         dg_say("  memory has room for %d image%s at a time\n", p->memory,
-               p->memory == 1 ? "" : "s");
+               dg_plural(p->memory, "s"));
     else if (p->automatic)
         dg_say("  batch: run takes as many as fit into memory, at most %d\n", p->at_once);
     if (p->pretrained)

@@ -273,9 +273,10 @@ static bool read_machines(const opts *o, dg_launch_options *l, dg_arena *a)
     }
     if (l->node < 0 || l->node >= l->nodes || l->nodes * l->ranks > DG_MAX_RANKS) {
         dg_say_error(
-            "detrgraph run: machine %lld of %lld with %lld ranks each: machines count from 0, "
+            "detrgraph run: machine %lld of %lld with %lld rank%s each: machines count from 0, "
             "ranks are at most %d\n",
-            (long long)l->node, (long long)l->nodes, (long long)l->ranks, DG_MAX_RANKS);
+            (long long)l->node, (long long)l->nodes, (long long)l->ranks, dg_plural(l->ranks, "s"),
+            DG_MAX_RANKS);
         return false;
     }
     return true;

@@ -39,8 +39,8 @@ static void look_at_part(const dg_coco *truth, const dg_found *found, const char
         without += !has[i] && dg_coco_image_at(truth, i)->n > 0;
     if (without > n / 10) {
         dg_warn(d, (dg_where){ .file = file }, "detections-part",
-                "detections for %d of %d images: the objects of %d others count as missed", with, n,
-                without);
+                "detections for %d of %d images: the objects of %d other%s count as missed", with,
+                n, without, dg_plural(without, "s"));
         dg_help(d, "if only a part was looked at, score it by an annotation file of that part; an "
                    "evaluation's images.txt lists its images");
     }

@@ -53,7 +53,7 @@ static int report(const options *o, const dg_diag *d, dg_graph *g, const char *f
     }
     dg_print_diag(d, g);
     if (errors)
-        dg_say_error("%d error%s%s\n", errors, errors == 1 ? "" : "s",
+        dg_say_error("%d error%s%s\n", errors, dg_plural(errors, "s"),
                      warnings ? ", and warnings" : "");
     else
         dg_say("%s: no errors\n", file);

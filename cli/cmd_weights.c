@@ -125,8 +125,8 @@ static int import(call *c)
     DG_TRY(dg_hf_check(dg_run_pipeline(run)->graph, dg_path_folder(c->arena, c->files[0]), c->d));
     dg_log_warnings(dg_run_env(run), c->d);
     DG_TRY(dg_run_save(run, DG_RUN_WEIGHTS, c->o->out, c->d));
-    dg_say("%s: %lld tensors from %s\n", c->o->out, (long long)dg_run_programs(run)->n_loaded,
-           c->files[0]);
+    dg_say("%s: %lld tensor%s from %s\n", c->o->out, (long long)dg_run_programs(run)->n_loaded,
+           dg_plural(dg_run_programs(run)->n_loaded, "s"), c->files[0]);
 out:
     dg_run_close(&run);
     return rc;
@@ -136,11 +136,11 @@ static int export_names(call *c, dg_run *run)
 {
     dg_export how = { .to = dg_weight_names_find(c->o->to), .n_layers = -1 };
     const dg_store *store = dg_run_programs(run)->store;
-    int rc = dg_weights_export(store, DG_WEIGHTS, c->o->out, &how, c->d);
+    int rc = dg_weights_export(store, DG_WEIGHTS, c->o->out, &how, c->d),
+        n = dg_params_n(store->params) - how.n_left;
 
     if (rc == 0)
-        dg_say("%s: %d tensors, %s; %d left out\n", c->o->out,
-               dg_params_n(store->params) - how.n_left,
+        dg_say("%s: %d tensor%s, %s; %d left out\n", c->o->out, n, dg_plural(n, "s"),
                dg_weight_names_brief_of_params(how.to, store->params), how.n_left);
     return rc;
 }

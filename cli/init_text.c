@@ -67,16 +67,17 @@ static void head(dg_str *out, const plan *p)
     dg_str_fmt(out, "<!-- %s on ", p->model->name);
     remark(out, p->root);
     dg_str_fmt(out, ":\n     %lld image%s to train on, %d class%s (", (long long)p->n_train,
-               p->n_train == 1 ? "" : "s", v->n_classes, v->n_classes == 1 ? "" : "es");
+               dg_plural(p->n_train, "s"), v->n_classes, dg_plural(v->n_classes, "es"));
     for (int k = 0; k < v->n_classes && k < 10; k++) {
         dg_str_add(out, k ? ", " : "");
         remark(out, v->classes[k]);
     }
-    dg_str_fmt(out,
-               "%s), at most %d objects in one.\n     Written by detrgraph init. The option set of "
-               "detrgraph run replaces "
-               "what stands in <let>, as in set epochs=10. -->\n",
-               v->n_classes > 10 ? ", ..." : "", (int)v->most_objects);
+    dg_str_fmt(
+        out,
+        "%s), at most %d object%s in one.\n     Written by detrgraph init. The option set of "
+        "detrgraph run replaces "
+        "what stands in <let>, as in set epochs=10. -->\n",
+        v->n_classes > 10 ? ", ..." : "", (int)v->most_objects, dg_plural(v->most_objects, "s"));
     dg_str_fmt(out, "<pipeline version=\"1\" name=\"%s_%s\" seed=\"0\">\n", p->model->name,
                dg_form_name(v->layout.form));
     dg_str_add(out, "  <let data=\"");
@@ -133,7 +134,7 @@ static void evaluation(dg_str *out, const plan *p)
                         "known by heart,\n"
                         "       not how well others will be. Set some images aside. -->\n");
     dg_str_fmt(out, "  <evaluate every=\"%d epoch%s\" weights=\"@ema\">\n", p->every,
-               p->every == 1 ? "" : "s");
+               dg_plural(p->every, "s"));
     loader(out, p, p->val ? p->val : p->train, "held");
     dg_str_add(out, "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" "
                     "sizes=\"$size\" shuffle=\"false\" "
@@ -152,7 +153,7 @@ static void evaluation(dg_str *out, const plan *p)
                     "  <checkpoint to=\"");
     value(out, p->folder);
     dg_str_fmt(out, "\" every=\"%d epoch%s\" best=\"@coco.AP\" keep=\"3\"/>\n</pipeline>\n",
-               p->every, p->every == 1 ? "" : "s");
+               p->every, dg_plural(p->every, "s"));
 }
 
 void dg_init_write(dg_str *out, const plan *p)

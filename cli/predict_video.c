@@ -61,7 +61,7 @@ static void say_progress(clip *k)
     dg_str_fmt(&s, "%s: %lld", dg_path_name(k->c->name), (long long)k->done);
     if (all)
         dg_str_fmt(&s, " of %s%lld", k->c->most == all ? "" : "about ", (long long)all);
-    dg_str_fmt(&s, " frames, %.1f a second", speed);
+    dg_str_fmt(&s, " frame%s, %.1f a second", dg_plural(all ? all : k->done, "s"), speed);
     if (all > k->done)
         dg_str_fmt(&s, ", %s left",
                    dg_human_time((double)(all - k->done) / speed, left, sizeof left));
@@ -176,7 +176,7 @@ static int look_at_all(clip *k, dg_diag *d)
 
 static void say_written(const clip *k)
 {
-    dg_say("%s: %lld frame%s, %lld found", k->c->name, (long long)k->done, k->done == 1 ? "" : "s",
+    dg_say("%s: %lld frame%s, %lld found", k->c->name, (long long)k->done, dg_plural(k->done, "s"),
            (long long)k->found);
     if (k->has_film)
         dg_say("; %s", k->c->film);

@@ -300,8 +300,9 @@ int dg_epoch_plan_make(dg_schedule *plan, dg_arena *arena, const dg_planning *p,
         rc = choose_batches(plan, arena, p, epoch, left, &votes, d);
     if (rc == 0 && plan->n_picks < 1) {
         rc = dg_fail(d, DG_EINPUT, p->chain->sampler->where, "epoch-empty",
-                     "of the %d images of %s no batch of %d is left in epoch %lld",
-                     p->data->n_items, p->data->name, plan->batch, (long long)epoch + 1);
+                     "of the %d image%s of %s no batch of %d is left in epoch %lld",
+                     p->data->n_items, dg_plural(p->data->n_items, "s"), p->data->name, plan->batch,
+                     (long long)epoch + 1);
         dg_help(d, "make batch smaller, or let more through what chooses");
     }
     /* a rank that failed answers the others' next question, or this one */

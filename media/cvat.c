@@ -104,7 +104,8 @@ static int take_points(reader *r, dg_marked_object *x)
         x->x2 = fmax(n ? x->x2 : -INFINITY, v[0]);
         x->y2 = fmax(n ? x->y2 : -INFINITY, v[1]);
     }
-    return n < 2 ? refuse(r, line_of(r), "a polygon of %d points has no box", n) : 0;
+    return n < 2 ? refuse(r, line_of(r), "a polygon of %d point%s has no box", n, dg_plural(n, "s"))
+                 : 0;
 }
 
 static void take_numbers(reader *r, double v[4], const char *const names[4])

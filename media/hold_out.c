@@ -287,7 +287,7 @@ int dg_coco_hold_out_in(dg_coco *c, const char *folder, double part, bool held, 
     if (x.wanted == 0)
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = c->path }, "data-hold-out",
                        "hold_out=\"%g\" of %d image%s leaves none for one of the two parts", part,
-                       n, n == 1 ? "" : "s");
+                       n, dg_plural(n, "s"));
     make_groups(&x, group_of, folder);
     choose(&x, part);
     if (x.images == 0)

@@ -74,7 +74,7 @@ static int take_shape(dg_marked_image *out, dg_arena *a, const dg_json *shape, d
         return 0;
     if (points->n < 2)
         return dg_fail(d, DG_EINPUT, points->at, "labelme-shape",
-                       "a shape of %d point%s has no box", points->n, points->n == 1 ? "" : "s");
+                       "a shape of %d point%s has no box", points->n, dg_plural(points->n, "s"));
     DG_TRY(take_points(&x, points, d));
     if (strcmp(type, "circle") == 0 && points->n == 2)
         make_circle(&x, points);

@@ -113,9 +113,9 @@ static void note_alike(dg_survey *s)
 
         if (first)
             dg_fault_note(&s->faults, DG_FAULT_CLASS_ALIKE, -1, DG_NOWHERE,
-                          "\"%s\" (%lld objects) and \"%s\" (%lld)", s->classes[*first],
-                          (long long)s->per_class[*first], s->classes[k],
-                          (long long)s->per_class[k]);
+                          "\"%s\" (%lld object%s) and \"%s\" (%lld)", s->classes[*first],
+                          (long long)s->per_class[*first], dg_plural(s->per_class[*first], "s"),
+                          s->classes[k], (long long)s->per_class[k]);
         else
             dg_map_set(known, plain, dg_memdup(s->arena, &k, sizeof k));
     }
@@ -131,8 +131,8 @@ static void note_classes(dg_survey *s)
             dg_fault_note(&s->faults, DG_FAULT_CLASS_EMPTY, -1, DG_NOWHERE, "%s", s->classes[k]);
         else if (train && first->per_class[k] == 0)
             dg_fault_note(&s->faults, DG_FAULT_CLASS_UNTRAINED, -1, DG_NOWHERE,
-                          "%s: %lld objects, none in %s", s->classes[k], (long long)s->per_class[k],
-                          first->name);
+                          "%s: %lld object%s, none in %s", s->classes[k],
+                          (long long)s->per_class[k], dg_plural(s->per_class[k], "s"), first->name);
     }
 }
 
@@ -286,7 +286,8 @@ static void look_at_annotations(dg_survey *s)
     sum_up(s);
     if (s->n_images > 0 && s->n_objects == 0 && s->layout.form != DG_FORM_PLAIN)
         dg_fault_note(&s->faults, DG_FAULT_NO_OBJECTS, -1, (dg_where){ .file = s->root },
-                      "none of %lld images has an object", (long long)s->n_images);
+                      "none of %lld image%s has an object", (long long)s->n_images,
+                      dg_plural(s->n_images, "s"));
     dg_survey_shapes(s);
 }
 

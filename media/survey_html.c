@@ -212,7 +212,7 @@ static void picture(dg_str *out, const dg_survey *s, int split, int image, dg_sc
             dg_str_add(out, ", ");
         }
         dg_str_fmt(out, "%d x %d, %d object%s</span></figcaption></figure>\n", im->w, im->h, im->n,
-                   im->n == 1 ? "" : "s");
+                   dg_plural(im->n, "s"));
     }
     free(file.p);
     dg_arena_close(&a);
@@ -316,14 +316,14 @@ static void part(dg_str *out, const dg_survey *s, const char *heading, dg_scratc
     dg_str_fmt(out,
                ", %d class%s, %lld image%s. <span class=\"%s\">%lld error%s, %lld "
                "warning%s.</span>%s</p>\n",
-               s->n_classes, s->n_classes == 1 ? "" : "es", (long long)s->n_images,
-               s->n_images == 1 ? "" : "s",
+               s->n_classes, dg_plural(s->n_classes, "es"), (long long)s->n_images,
+               dg_plural(s->n_images, "s"),
                errors      ? "error"
                : warnings  ? "warning"
                : s->n_read ? "good"
                            : "note",
-               (long long)errors, errors == 1 ? "" : "s", (long long)warnings,
-               warnings == 1 ? "" : "s",
+               (long long)errors, dg_plural(errors, "s"), (long long)warnings,
+               dg_plural(warnings, "s"),
                s->n_read ? ""
                : !scratch
                    ? " These are of the annotations and of what was read of the images to train on "

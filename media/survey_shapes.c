@@ -112,7 +112,8 @@ static void count_sizes(dg_survey *s)
         h->count[h->n++] = v[i].n;
     }
     if (rest) {
-        h->label[h->n] = dg_printf(s->arena, "%lld others", (long long)(kinds - 8));
+        h->label[h->n] =
+            dg_printf(s->arena, "%lld other%s", (long long)(kinds - 8), dg_plural(kinds - 8, "s"));
         h->count[h->n++] = rest;
     }
     dg_free(v);

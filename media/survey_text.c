@@ -214,7 +214,7 @@ static void print_result(const page *p, const dg_survey *s)
     dg_str_add(p->out, "\n");
     if (s->n_read)
         dg_str_fmt(p->out, "%s image%s looked at (%s, %s)\n", count_text(s->n_read, a),
-                   s->n_read == 1 ? "" : "s", dg_human_bytes((double)s->n_bytes, size, sizeof size),
+                   dg_plural(s->n_read, "s"), dg_human_bytes((double)s->n_bytes, size, sizeof size),
                    s->decoded ? "decoded" : "headers and ends; --images decode reads them whole");
     else if (s->n_images)
         dg_str_add(p->out, "no image was looked at\n");
@@ -222,8 +222,8 @@ static void print_result(const page *p, const dg_survey *s)
                paint(p, errors     ? "\033[1;31m"
                         : warnings ? "\033[1;33m"
                                    : "\033[1;32m"),
-               errors ? count_text(errors, a) : "no", errors == 1 ? "" : "s",
-               warnings ? count_text(warnings, b) : "no", warnings == 1 ? "" : "s",
+               errors ? count_text(errors, a) : "no", dg_plural(errors, "s"),
+               warnings ? count_text(warnings, b) : "no", dg_plural(warnings, "s"),
                paint(p, "\033[0m"));
 }
 
@@ -233,7 +233,7 @@ void dg_survey_text(dg_str *out, const dg_survey *s, bool colour)
 
     dg_str_plain(out, s->layout.root);
     dg_str_fmt(out, ": %s, %d class%s\n", dg_form_title(s->layout.form), s->n_classes,
-               s->n_classes == 1 ? "" : "es");
+               dg_plural(s->n_classes, "es"));
     print_splits(&p, s);
     if (s->n_classes)
         print_classes(&p, s);

@@ -175,9 +175,9 @@ static int check_whole(const dg_video *v, dg_diag *d)
                        (long long)v->about.frames);
     if (damaged)
         return dg_fail(d, DG_EINPUT, in_file(v->name), "video-damaged",
-                       "%lld part%s of the video %s damaged; %lld frames were read",
-                       (long long)damaged, damaged == 1 ? "" : "s", damaged == 1 ? "is" : "are",
-                       (long long)v->n);
+                       "%lld part%s of the video %s damaged; %lld frame%s read", (long long)damaged,
+                       dg_plural(damaged, "s"), damaged == 1 ? "is" : "are", (long long)v->n,
+                       v->n == 1 ? " was" : "s were");
     return 0;
 }
 

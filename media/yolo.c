@@ -447,8 +447,9 @@ static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
         if (x->label >= r->c->n_classes) {
             int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_UNKNOWN,
                                       (dg_where){ e->labels, x->line, 0, NULL }, "yolo-class",
-                                      "class %d, but the last of %d classes is %d", x->label,
-                                      r->c->n_classes, r->c->n_classes - 1);
+                                      "class %d, but the last of %d class%s is %d", x->label,
+                                      r->c->n_classes, dg_plural(r->c->n_classes, "es"),
+                                      r->c->n_classes - 1);
 
             if (rc < 0)
                 return rc;

@@ -96,8 +96,8 @@ static int take_line(dg_yolo_labels *out, dg_arena *a, line *l, const char *p, c
     }
     if (l->n_points && l->n != 4 + l->n_points)
         return refuse(
-            l, "%d numbers behind the class, expected 4 (centre and sides) and %d of keypoints",
-            l->n, l->n_points);
+            l, "%d number%s behind the class, expected 4 (centre and sides) and %d of keypoints",
+            l->n, dg_plural(l->n, "s"), l->n_points);
     if (l->n == 4 + l->n_points) {
         x.cx = l->first[0];
         x.cy = l->first[1];
@@ -112,8 +112,8 @@ static int take_line(dg_yolo_labels *out, dg_arena *a, line *l, const char *p, c
         x.xy = dg_memdup(a, l->xy.items, (size_t)l->n * sizeof *x.xy);
     } else {
         return refuse(
-            l, "%d numbers behind the class, expected 4 (centre and sides), or 3 or more points",
-            l->n);
+            l, "%d number%s behind the class, expected 4 (centre and sides), or 3 or more points",
+            l->n, dg_plural(l->n, "s"));
     }
     DG_PUSH(a, out->of, x);
 out:

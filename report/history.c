@@ -240,7 +240,7 @@ static void help_runs(dg_arena *a, const char *folder, dg_diag *d)
             names = dg_printf(a, "%s%s%s", names, n > 1 ? " " : "", inside);
     }
     if (n)
-        dg_help(d, "there %s %d run%s in it: %s%s", n == 1 ? "is" : "are", n, n == 1 ? "" : "s",
+        dg_help(d, "there %s %d run%s in it: %s%s", n == 1 ? "is" : "are", n, dg_plural(n, "s"),
                 names, n > SHOWN ? " ..." : "");
     dg_diag_close(&ignored);
 }

@@ -222,7 +222,7 @@ static void add_all(dg_str *s, const dg_trace *t, const dg_world *w)
     if (t->n_lost)
         dg_str_fmt(s,
                    "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_labels\",\"args\":{"
-                   "\"labels\":\"%lld events more were left out\"}},\n",
+                   "\"labels\":\"%lld more left out\"}},\n",
                    w->rank, (long long)t->n_lost);
 }
 

@@ -53,13 +53,15 @@ static void log_boxes(const dg_env *env, const dg_dataset *data)
     int64_t faults = r->n_degenerate + r->n_outside + r->n_cut;
 
     if (r->n_crowd)
-        dg_log_line(env, DG_INFO, "  %lld crowd regions: evaluation only", (long long)r->n_crowd);
+        dg_log_line(env, DG_INFO, "  %lld crowd region%s: evaluation only", (long long)r->n_crowd,
+                    dg_plural(r->n_crowd, "s"));
     if (!faults)
         return;
     dg_log_line(
         env, DG_WARN,
-        "  %lld boxes without width or height and %lld outside their image dropped, %lld cut to it",
-        (long long)r->n_degenerate, (long long)r->n_outside, (long long)r->n_cut);
+        "  %lld box%s without width or height and %lld outside their image dropped, %lld cut to it",
+        (long long)r->n_degenerate, dg_plural(r->n_degenerate, "es"), (long long)r->n_outside,
+        (long long)r->n_cut);
     for (int i = 0; i < r->n_named; i++) {
         const dg_coco_annotation *a = &data->truths[r->named[i].annotation];
         dg_item_info info;
@@ -180,8 +182,8 @@ static int check_boxes(const dg_env *env, const dg_data *own, dg_diag *d)
     /* files that somebody labelled; generated scenes are empty on purpose */
     if (data->probe && data->report->n_objects == 0 && data->n_items > 0) {
         dg_fail(d, DG_EINPUT, loader->where, "no-objects",
-                "none of the %lld images of %s has an object", (long long)data->n_items,
-                data->name);
+                "none of the %lld image%s of %s has an object", (long long)data->n_items,
+                dg_plural(data->n_items, "s"), data->name);
         dg_help(d, "nothing can be learned from them: label some, or name other data");
         return -DG_EINPUT;
     }
@@ -214,15 +216,15 @@ int dg_data_report_log(const dg_env *env, dg_data *own, bool probe, dg_diag *d)
                     "%s data: %s: %s image%s, %s object%s, %d class%s, %d image%s without objects, "
                     "at most %d in one",
                     scope->id, data->name, dg_human_count(r->n_images, a, sizeof a),
-                    r->n_images == 1 ? "" : "s", dg_human_count(r->n_objects, b, sizeof b),
-                    r->n_objects == 1 ? "" : "s", data->n_classes, data->n_classes == 1 ? "" : "es",
-                    r->n_empty, r->n_empty == 1 ? "" : "s", r->most_objects);
+                    dg_plural(r->n_images, "s"), dg_human_count(r->n_objects, b, sizeof b),
+                    dg_plural(r->n_objects, "s"), data->n_classes, dg_plural(data->n_classes, "es"),
+                    r->n_empty, dg_plural(r->n_empty, "s"), r->most_objects);
         log_classes(env, data);
         log_boxes(env, data);
     } else {
         dg_log_line(env, DG_INFO, "%s data: %s: %s image%s, %d class%s", scope->id, data->name,
-                    dg_human_count(data->n_items, a, sizeof a), data->n_items == 1 ? "" : "s",
-                    data->n_classes, data->n_classes == 1 ? "" : "es");
+                    dg_human_count(data->n_items, a, sizeof a), dg_plural(data->n_items, "s"),
+                    data->n_classes, dg_plural(data->n_classes, "es"));
         log_classes(env, data);
     }
     if (scope->kind == DG_SCOPE_TRAIN)

@@ -103,8 +103,8 @@ int dg_run_load_part(dg_run *run, const char *file, bool partial, dg_diag *d)
     DG_TRY(dg_weights_adopt(g->store, a, partial, &g->n_loaded, d));
     DG_TRY(dg_run_reset_ema(run, d));
     dg_run_step_state(run)->ema_initial_share = 0;
-    dg_log_line(dg_run_env(run), DG_INFO, "%lld tensors from %s%s%s", (long long)g->n_loaded, file,
-                a->part ? ", its " : "", a->part ? a->part : "");
+    dg_log_line(dg_run_env(run), DG_INFO, "%lld tensor%s from %s%s%s", (long long)g->n_loaded,
+                dg_plural(g->n_loaded, "s"), file, a->part ? ", its " : "", a->part ? a->part : "");
     dg_log_warnings(dg_run_env(run), d);
 out:
     dg_archive_close(&a);

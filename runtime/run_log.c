@@ -108,7 +108,7 @@ void dg_run_log_start(const dg_run *run)
 
     dg_cpu_features(features, sizeof features);
     dg_log_line(env, DG_INFO, "%s; CPU %s; %d thread%s", pipeline->versions, features, env->threads,
-                env->threads == 1 ? "" : "s");
+                dg_plural(env->threads, "s"));
     if (w->ranks > 1)
         dg_log_line(env, DG_INFO, "%d ranks, %d on this machine; collectives over %s%s%s", w->ranks,
                     w->local_ranks, w->comm->name, w->device->peers ? ", between GPUs by " : "",

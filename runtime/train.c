@@ -122,8 +122,8 @@ static void trace_batch(dg_train *t, const dg_feeder_batch *b, double begin)
     dg_trace_span(t->trace, DG_TIMELINE_STEP, begin, t->env->now_s(), NULL, "wait for data");
     if (b)
         dg_trace_span(t->trace, DG_TIMELINE_LOADER + b->thread, b->begin_s, b->begin_s + b->seconds,
-                      t->data->chain.loader->path, "batch %lld, %d images",
-                      (long long)b->number + 1, b->n);
+                      t->data->chain.loader->path, "batch %lld, %d image%s",
+                      (long long)b->number + 1, b->n, dg_plural(b->n, "s"));
 }
 
 /* Feeds the batch, before its word is sent, which has digests of what the host made. */

@@ -63,15 +63,16 @@ static int count_steps(dg_train *t, dg_diag *d)
     t->horizon->n_steps = t->scope->steps > 0 ? t->scope->steps : all / k;
     if (t->horizon->n_steps < 1)
         return dg_fail(d, DG_EINPUT, t->scope->where, "steps-none",
-                       "%lld batches in %lld epochs make no step of accumulate=\"%lld\" batches",
-                       (long long)all, (long long)t->scope->epochs, (long long)k);
+                       "%lld batch%s in %lld epoch%s make no step of accumulate=\"%lld\" batches",
+                       (long long)all, dg_plural(all, "es"), (long long)t->scope->epochs,
+                       dg_plural(t->scope->epochs, "s"), (long long)k);
     snprintf(range, sizeof range, fewest < most ? "%lld to %lld" : "%lld", (long long)fewest,
              (long long)most);
     dg_log_line(t->env, DG_INFO,
                 "%s batch%s of %d an epoch (%lld image%s left out of %s), %lld step%s in all",
-                range, most == 1 ? "" : "es", t->batch, (long long)dropped, dropped == 1 ? "" : "s",
+                range, dg_plural(most, "es"), t->batch, (long long)dropped, dg_plural(dropped, "s"),
                 fewest < most ? "the first" : "each", (long long)t->horizon->n_steps,
-                t->horizon->n_steps == 1 ? "" : "s");
+                dg_plural(t->horizon->n_steps, "s"));
 out:
     return rc;
 }
@@ -143,7 +144,7 @@ static int read_checkpoint(dg_train *t, const char *folder, bool *same_pipeline,
     later = dg_checkpoint_later(t->out, t->progress->step);
     if (later && !t->o->force) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "resume-earlier",
-                "it holds %d checkpoint%s after step %lld", later, later == 1 ? "" : "s",
+                "it holds %d checkpoint%s after step %lld", later, dg_plural(later, "s"),
                 (long long)t->progress->step);
         dg_help(d, "--force drops %s, --out names another folder for the run from here",
                 later == 1 ? "it" : "them");

@@ -171,8 +171,10 @@ static bool begins_update(const dg_program *p, int i)
 
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions)
 {
-    dg_str_fmt(out, "plan %s, %d instructions, %d threads\n",
-               plan->program->training ? "train" : "eval", plan->program->instrs.n, plan->threads);
+    dg_str_fmt(out, "plan %s, %d instruction%s, %d thread%s\n",
+               plan->program->training ? "train" : "eval", plan->program->instrs.n,
+               dg_plural(plan->program->instrs.n, "s"), plan->threads,
+               dg_plural(plan->threads, "s"));
     for (int i = 0; instructions && i < plan->program->instrs.n; i++) {
         if (plan->program->accumulate > 1 && begins_update(plan->program, i))
             dg_str_fmt(out, "once for %d batches:\n", plan->program->accumulate);

@@ -286,7 +286,8 @@ static void print_source(dg_str *out, const dg_program *p, int32_t v)
 
 void dg_program_print(dg_str *out, const dg_program *p)
 {
-    dg_str_fmt(out, "program %s, %d instructions\n", p->training ? "train" : "eval", p->instrs.n);
+    dg_str_fmt(out, "program %s, %d instruction%s\n", p->training ? "train" : "eval", p->instrs.n,
+               dg_plural(p->instrs.n, "s"));
     for (int32_t v = 1; v < p->values.n; v++)
         if (p->values.items[v].producer == -1)
             print_source(out, p, v);

@@ -134,12 +134,18 @@ static const int64_t *rows_that_fit(const dg_archive *a, const dg_entry *e, cons
     return rows;
 }
 
+/* "keeps its", "keep their", behind the number of tensors. */
+static const char *keep(int n)
+{
+    return n == 1 ? " keeps its" : "s keep their";
+}
+
 static void report_rows(const int *n_rows, dg_where at, dg_diag *d)
 {
     for (int k = 0; k <= DG_ROWS_TILED; k++)
         if (n_rows[k])
-            dg_warn(d, at, "weights-rows", "%d tensors take some rows of the file's: %s", n_rows[k],
-                    dg_rows_name((dg_rows_kind)k));
+            dg_warn(d, at, "weights-rows", "%d tensor%s some rows of the file's: %s", n_rows[k],
+                    n_rows[k] == 1 ? " takes" : "s take", dg_rows_name((dg_rows_kind)k));
 }
 
 /* Counts a tensor whose shape follows from the number of classes. */
@@ -191,16 +197,17 @@ static int refuse(const dg_archive *a, const tally *f, dg_diag *d)
 {
     if (f->n_missing) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-missing",
-                "it lacks %d tensors of this model: %s", f->n_missing, f->missing.s);
-        dg_note(d, DG_NOWHERE, "it holds %d tensors%s%s", a->n, a->n ? ", the first is " : "",
-                a->n ? a->entries[0].name : "");
+                "it lacks %d tensor%s of this model: %s", f->n_missing,
+                dg_plural(f->n_missing, "s"), f->missing.s);
+        dg_note(d, DG_NOWHERE, "it holds %d tensor%s%s%s", a->n, dg_plural(a->n, "s"),
+                a->n ? ", the first is " : "", a->n ? a->entries[0].name : "");
         dg_help(d, "%s", which_pipeline);
     }
     if (f->n_shapes && f->n_shapes == f->n_class && f->classes) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-classes",
-                "it was trained for %lld class%s, this pipeline has %lld: %d tensors do not fit",
-                (long long)f->classes_file, f->classes_file == 1 ? "" : "es", (long long)f->classes,
-                f->n_shapes);
+                "it was trained for %lld class%s, this pipeline has %lld: %d tensor%s not fit",
+                (long long)f->classes_file, dg_plural(f->classes_file, "es"), (long long)f->classes,
+                f->n_shapes, f->n_shapes == 1 ? " does" : "s do");
         dg_str file = { 0 };
 
         dg_str_shell(&file, a->file);
@@ -211,7 +218,8 @@ static int refuse(const dg_archive *a, const tally *f, dg_diag *d)
         dg_str_free(&file);
     } else if (f->n_shapes) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-shape",
-                "%d tensors have another shape than in this model: %s", f->n_shapes, f->shapes.s);
+                "%d tensor%s another shape than in this model: %s", f->n_shapes,
+                f->n_shapes == 1 ? " has" : "s have", f->shapes.s);
         dg_help(d, "%s", which_pipeline);
     }
     return f->n_missing || f->n_shapes ? -DG_EINPUT : 0;
@@ -245,12 +253,11 @@ static int accept_part(const dg_archive *a, const tally *f, dg_diag *d)
     if (!f->n)
         return refuse(a, f, d);
     if (f->n_missing)
-        dg_warn(d, at, "weights-missing", "%d tensors keep their initial values, it lacks them: %s",
-                f->n_missing, f->missing.s);
+        dg_warn(d, at, "weights-missing", "%d tensor%s initial values, missing in the file: %s",
+                f->n_missing, keep(f->n_missing), f->missing.s);
     if (f->n_shapes)
-        dg_warn(d, at, "weights-shape",
-                "%d tensors keep their initial values, their shape differs: %s", f->n_shapes,
-                f->shapes.s);
+        dg_warn(d, at, "weights-shape", "%d tensor%s initial values, the shape differs: %s",
+                f->n_shapes, keep(f->n_shapes), f->shapes.s);
     return 0;
 }
 
@@ -346,30 +353,30 @@ static int report_mismatch(const dg_node *node, const dg_archive *a, const misma
 {
     if (c->loaded == 0) {
         dg_fail(d, DG_EINPUT, node->pretrained_where, "pretrained-nothing",
-                "none of the %d tensors of <%s id=\"%s\"> is in %s", c->n, node->class->name,
-                node->id, a->file);
-        dg_note(d, DG_NOWHERE, "it holds %d tensors%s%s", a->n, a->n ? ", the first is " : "",
-                a->n ? a->entries[0].name : "");
+                "none of the %d tensor%s of <%s id=\"%s\"> is in %s", c->n, dg_plural(c->n, "s"),
+                node->class->name, node->id, a->file);
+        dg_note(d, DG_NOWHERE, "it holds %d tensor%s%s%s", a->n, dg_plural(a->n, "s"),
+                a->n ? ", the first is " : "", a->n ? a->entries[0].name : "");
         dg_help(d, "names are those of the reference, with or without their first part \"%s.\"",
                 node->class->reference ? node->class->reference : "");
         return -DG_EINPUT;
     }
     if (c->frozen) {
         dg_fail(d, DG_EINPUT, node->pretrained_where, "pretrained-frozen",
-                "%d frozen tensors are not in %s and would keep random values for ever: %s",
-                c->frozen, a->file, c->frozen_names.s);
+                "%d frozen tensor%s not in %s and would keep random values for ever: %s", c->frozen,
+                c->frozen == 1 ? " is" : "s are", a->file, c->frozen_names.s);
         dg_help(d, "take weights of this model, or freeze less");
         return -DG_EINPUT;
     }
     if (c->shapes)
         dg_warn(d, node->pretrained_where, "pretrained-shape",
-                "%d tensors keep their initial values, their shape differs: %s", c->shapes,
+                "%d tensor%s initial values, the shape differs: %s", c->shapes, keep(c->shapes),
                 c->shape_names.s);
     report_rows(c->rows, node->pretrained_where, d);
     if (c->missing)
         dg_warn(d, node->pretrained_where, "pretrained-missing",
-                "%d tensors keep their initial values, %s lacks them: %s", c->missing, a->file,
-                c->missing_names.s);
+                "%d tensor%s initial values, missing in %s: %s", c->missing, keep(c->missing),
+                a->file, c->missing_names.s);
     return 0;
 }
 
@@ -404,8 +411,8 @@ int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, d
     }
     dg_log_line(
         env, DG_INFO,
-        "%s: %d of %d tensors from %s%s%s; %d missing, %d of another shape, %d of the file unused",
-        node->path, c.loaded, c.n, node->pretrained, a->part ? ", its " : "",
+        "%s: %d of %d tensor%s from %s%s%s; %d missing, %d of another shape, %d of the file unused",
+        node->path, c.loaded, c.n, dg_plural(c.n, "s"), node->pretrained, a->part ? ", its " : "",
         a->part ? a->part : "", c.missing, c.shapes, unused);
     DG_TRY(report_mismatch(node, a, &c, d));
 out:

@@ -109,10 +109,11 @@ static void add_head(dg_str *out, const dg_archive *a, bool json)
         bytes += a->entries[i].n * (int64_t)dg_stored_size(a->entries[i].type);
     }
     if (!json) {
-        dg_str_fmt(out, "%s%s%s: %d tensors, ", a->file, a->part ? ", its " : "",
-                   a->part ? a->part : "", a->n);
+        dg_str_fmt(out, "%s%s%s: %d tensor%s, ", a->file, a->part ? ", its " : "",
+                   a->part ? a->part : "", a->n, dg_plural(a->n, "s"));
         if (a->shards)
-            dg_str_fmt(out, "in %d files, ", dg_map_n(a->shards));
+            dg_str_fmt(out, "in %d file%s, ", dg_map_n(a->shards),
+                       dg_plural(dg_map_n(a->shards), "s"));
         dg_str_fmt(out, "%s elements, %s; %s\n", dg_human_count(n, count, sizeof count),
                    dg_human_bytes((double)bytes, size, sizeof size), dg_weight_names_brief(l, a));
         return;

@@ -165,7 +165,7 @@ static void loading(void **state)
          "it lacks 2 tensors of this model: net.score.weight, net.score.bias");
     assert_int_equal(load(t, net_file(t, "shape", NULL, "net.box.weight", 0)), -DG_EINPUT);
     says(t, "weights-shape",
-         "1 tensors have another shape than in this model: net.box.weight (file [3,8], model "
+         "1 tensor has another shape than in this model: net.box.weight (file [3,8], model "
          "[4,8])");
     assert_int_equal(load(t, net_file(t, "nan", NULL, NULL, NAN)), -DG_ENUMERIC);
     says(t, "weights-not-finite", "net.score.bias holds nan at place 1; weights must be finite");
@@ -219,7 +219,7 @@ static void pretrained(void **state)
 
     run = open_pretrained(t, net_file(t, "part", "score.weight", "net.box.bias", 0.5), 0, NULL);
     assert_non_null(run);
-    assert_non_null(strstr(t->log.s, "1 tensors keep their initial values, their shape differs: "
+    assert_non_null(strstr(t->log.s, "1 tensor keeps its initial values, the shape differs: "
                                      "net.box.bias (file [3], model [4]) "
                                      "[pretrained-shape]"));
     assert_non_null(strstr(t->log.s, "lacks them: net.score.weight [pretrained-missing]"));

@@ -159,6 +159,9 @@ static void quantities(void **state)
     assert_string_equal(dg_human_count(118287, b, sizeof b), "118 287");
     assert_string_equal(dg_human_count(-1234567, b, sizeof b), "-1 234 567");
     assert_string_equal(dg_human_count(-123, b, sizeof b), "-123");
+    assert_string_equal(dg_plural(0, "s"), "s");
+    assert_string_equal(dg_plural(1, "es"), "");
+    assert_string_equal(dg_plural(-1, "s"), "s");
     assert_string_equal(dg_human_time(0.0123, b, sizeof b), "12 ms");
     assert_string_equal(dg_human_time(5.04, b, sizeof b), "5.0 s");
     assert_string_equal(dg_human_time(59.4, b, sizeof b), "59 s");

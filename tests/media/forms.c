@@ -490,7 +490,7 @@ static const struct {
       "nc is 3, but `names` has 2" },
     { "train: images/train\nnames: [nut, nut]\n", "class-twice", "nut" },
     { "train: images/train\nnames: [nut]\n", "yolo-class",
-      "class 1, but the last of 1 classes is 0" },
+      "class 1, but the last of 1 class is 0" },
     { "train: [images/train, images/train/]\nnames: [nut, bolt]\n", "yolo-twice",
       "a.png is listed twice" },
     { "train: none\nnames: [nut, bolt]\n", "yolo-empty", "no image" },

@@ -338,7 +338,7 @@ static void other_numbers(void **state)
     write_boxes(p, edge, 5); /* many reach outside, and no other form explains it */
     check_form(p, "boxes", DG_N_FAULTS, NULL);
     write_boxes(p, right, 0);
-    check_form(p, "boxes", DG_FAULT_NO_OBJECTS, "none of 1 images");
+    check_form(p, "boxes", DG_FAULT_NO_OBJECTS, "none of 1 image");
 
     write_image(p, "corners/images/train/a.jpg", 1);
     write_text(p, "corners/data.yaml", "train: images/train\nnames: [ant]\n");

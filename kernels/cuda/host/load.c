@@ -117,7 +117,7 @@ bool dg_cuda_look(char *buf, size_t size, const char **help)
     bool ready = load(&l, NULL) == 0 && look(&l, "", &n) == 0;
 
     if (ready)
-        snprintf(buf, size, "%d GPU%s, %s, %s", n, n == 1 ? "" : "s", l.text,
+        snprintf(buf, size, "%d GPU%s, %s, %s", n, dg_plural(n, "s"), l.text,
                  look_for_nccl(nccl, sizeof nccl));
     else
         snprintf(buf, size, "%s: %s", l.missing, l.text);
