@@ -36,9 +36,10 @@ printed = $(verb_pages) docs/completion/detrgraph docs/completion/_detrgraph det
 CLEANFILES += $(printed)
 EXTRA_DIST += docs
 nobase_dist_doc_DATA += docs/commands.md docs/control.md docs/data.md docs/editors.md \
-	docs/embedding.md docs/first-hour.md docs/invariance.md docs/models.md docs/notebook.ipynb docs/ops.md \
-	docs/packages.md docs/performance.md docs/python.md docs/ranks.md docs/reports.md \
-	docs/tour.md docs/weights.md docs/writing-nodes.md docs/writing-ops.md docs/xml.md \
+	docs/embedding.md docs/first-hour.md docs/invariance.md docs/models.md docs/notebook.ipynb \
+	docs/ops.md docs/packages.md docs/performance.md docs/python.md docs/ranks.md \
+	docs/reports.md docs/tour.md docs/weights.md docs/writing-nodes.md docs/writing-ops.md \
+	docs/xml.md \
 	docs/decisions/README.md docs/decisions/backend.md docs/decisions/check-node.md \
 	docs/decisions/checksums.md docs/decisions/collectives.md docs/decisions/concrete-shapes.md \
 	docs/decisions/control-plane.md docs/decisions/cuda.md docs/decisions/guards.md \

@@ -222,7 +222,7 @@ static void pretrained(void **state)
     assert_non_null(strstr(t->log.s, "1 tensor keeps its initial values, the shape differs: "
                                      "net.box.bias (file [3], model [4]) "
                                      "[pretrained-shape]"));
-    assert_non_null(strstr(t->log.s, "lacks them: net.score.weight [pretrained-missing]"));
+    assert_non_null(strstr(t->log.s, ": net.score.weight [pretrained-missing]"));
     dg_run_close(&run);
 
     assert_null(open_pretrained(t, net_file(t, "none", "net", NULL, 0), 0, NULL));
@@ -230,7 +230,7 @@ static void pretrained(void **state)
     assert_null(open_pretrained(t, toy_path(t, "whole"), 1, (const char *const[]){ "ballast=3" }));
     says(
         t, "pretrained-frozen",
-        "1 frozen tensors are not in OUT/whole and would keep random values for ever: net.ballast");
+        "1 frozen tensor is not in OUT/whole and would keep random values for ever: net.ballast");
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */

@@ -226,7 +226,7 @@ static void faults_of_other_forms(void **state)
         { DG_FAULT_UNLISTED, 2, "without an .xml" },
     };
     static const expected yolo[] = {
-        { DG_FAULT_ANNOTATION, 1, "numbers behind the class" },
+        { DG_FAULT_ANNOTATION, 1, "1 number behind the class" },
         { DG_FAULT_IMAGE_UNREADABLE, 1, "c.jpg" },
         { DG_FAULT_CLASS_UNKNOWN, 1, "class 7" },
         { DG_FAULT_IMAGE_TWICE, 1, "listed twice" },

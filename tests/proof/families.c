@@ -137,7 +137,9 @@ static const char *plugin_score(const member *m)
 
 static const char *score_of_a_share(const member *m)
 {
-    return of_a_share(m) ? "DG-W-SHARE" : "";
+    bool joined = of(m, "how") == OVER_THE_AXIS && of(m, "class") == JOINS;
+
+    return of_a_share(m) ? "DG-W-SHARE" : joined && !of(m, "dealt") ? "DG-W-SAME" : "";
 }
 
 /* A score to choose by, of a sink that may never fire. */
