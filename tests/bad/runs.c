@@ -228,9 +228,8 @@ static void pretrained(void **state)
     assert_null(open_pretrained(t, net_file(t, "none", "net", NULL, 0), 0, NULL));
     check_only(t->d, "pretrained-nothing");
     assert_null(open_pretrained(t, toy_path(t, "whole"), 1, (const char *const[]){ "ballast=3" }));
-    says(
-        t, "pretrained-frozen",
-        "1 frozen tensor is not in OUT/whole and would keep random values for ever: net.ballast");
+    says(t, "pretrained-frozen",
+         "1 frozen tensor is not in OUT/whole and would keep random values for ever: net.ballast");
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
