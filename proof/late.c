@@ -16,14 +16,14 @@ static int64_t length(const dg_scope *scope, dg_unit unit)
 }
 
 /* The first number of the attribute that the run does not come to; NAN: none. A moment at the run's
- * very end says that what it ends goes on; a list's number there does nothing. */
+ * very end says that what it ends goes on; a list's number there does nothing.
+ * *unit, which is epochs before, becomes a moment's. */
 static double beyond(const dg_scope *scope, const dg_attr *a, const void *conf, dg_unit *unit)
 {
     const void *at = (const char *)conf + a->offset;
     const dg_when *w = at;
     const dg_ints *list = at;
 
-    *unit = DG_EPOCHS;
     if (a->kind == DG_ATTR_INTS && strcmp(a->name, "milestones") == 0)
         for (int i = 0; i < list->n; i++)
             if (scope->epochs > 0 && list->v[i] >= scope->epochs)
@@ -42,10 +42,13 @@ static bool check_late(const dg_graph *g, const dg_item *item, const dg_attr *at
 
     for (const dg_attr *a = attrs; a && a->name; a++) {
         const dg_item_attr *given = dg_item_find(item, a->name);
-        dg_unit unit;
-        double n = given ? beyond(scope, a, conf, &unit) : NAN;
+        dg_unit unit = DG_EPOCHS;
+        double n;
         int64_t most;
 
+        if (!given)
+            continue;
+        n = beyond(scope, a, conf, &unit);
         if (isnan(n))
             continue;
         most = length(scope, unit);
