@@ -48,6 +48,11 @@ void dg_registry_close(dg_registry **r)
     *r = NULL;
 }
 
+bool dg_registry_is_extended(const dg_registry *r)
+{
+    return r->plugins.n > 0;
+}
+
 int dg_registry_n(const dg_registry *r)
 {
     return r->classes.n;

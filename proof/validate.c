@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/pool.h"
 #include "graph/attr.h"
 #include "graph/digest.h"
 #include "graph/lower.h"
@@ -134,13 +135,12 @@ static bool size_is_seen(const dg_size *sizes, int i)
 }
 
 /* Lowers a scope at one of its sizes. */
-static int lower_at(checked *c, dg_program **p, const checked_scope *s, int i, dg_diag *d)
+static int lower_at(dg_program **p, const dg_graph *g, const checked_scope *s, int i,
+                    dg_params *params, dg_diag *d)
 {
     const dg_size size = s->n_sizes ? s->sizes[i] : (dg_size){ 0, 0 };
-    int rc = dg_lower(p, c->g, s->scope, size, s->batch, c->params, NULL, NULL, d);
 
-    c->lowered &= rc == 0;
-    return rc;
+    return dg_lower(p, g, s->scope, size, s->batch, params, NULL, NULL, d);
 }
 
 /* Declares a scope's parameters: no pass may run before all scopes have done so. */
@@ -151,11 +151,12 @@ static int check_first(checked *c, const dg_scope *scope, dg_diag *d)
 
     s->scope = scope;
     DG_TRY(dg_scope_listed(&s->sizes, &s->n_sizes, &s->batch, scope, d));
-    DG_TRY(lower_at(c, &s->first, s, 0, d));
+    DG_TRY(lower_at(&s->first, c->g, s, 0, c->params, d));
     c->trained |= s->first->grads;
     if (scope->kind == DG_SCOPE_TRAIN)
         DG_TRY(check_coverage(c->g, s->first, scope, d));
 out:
+    c->lowered &= s->first != NULL;
     if (rc < 0)
         dg_program_close(&s->first);
     return rc;
@@ -168,40 +169,105 @@ static int n_ranks(const dg_graph *g)
 
 /* Looks at a program as it is run, and beside the scope's first, which ranks may run at the same
  * step. h: NULL for one rank. */
-static void look_again(checked *c, const checked_scope *s, const dg_second_host *h, dg_program *p)
+static int look_again(const checked *c, const checked_scope *s, const dg_second_host *h,
+                      dg_program *p, dg_diag *d)
 {
-    int rc = c->second_rc;
+    int rc = 0;
 
-    if (!h || rc < 0)
-        return;
-    DG_TRY(dg_passes(p, DG_F32, DG_F32, NULL, n_ranks(c->g), c->second));
-    DG_TRY(dg_second_look(p, h, c->second));
+    if (!h)
+        return 0;
+    DG_TRY(dg_passes(p, DG_F32, DG_F32, NULL, n_ranks(c->g), d));
+    DG_TRY(dg_second_look(p, h, d));
     if (p != s->first && h->size.axes & h->live)
-        DG_TRY(dg_second_meet(s->first, p, h->size.axes & h->live, h, c->second));
+        DG_TRY(dg_second_meet(s->first, p, h->size.axes & h->live, h, d));
 out:
-    c->second_rc = rc;
+    return rc;
 }
 
+/* What a scope shows at one of its sizes. */
+typedef struct sized {
+    int size, rc, second_rc;
+    dg_diag *d, *second;
+} sized;
+
+typedef struct sizes_job {
+    const checked *c;
+    const checked_scope *s;
+    const dg_second_host *h;
+    sized *at;
+} sizes_job;
+
 /* The programs of other sizes are many and large: one is closed before the next is made. */
+static void check_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const sizes_job *j = ctx;
+    dg_graph own = *j->c->g; /* the texts of messages go to its arena: one for each thread */
+    bool go_on = true;
+
+    (void)thread;
+    own.arena = dg_arena_open();
+    for (int64_t k = begin; k < end && go_on; k++) {
+        sized *at = &j->at[k];
+        dg_program *p;
+
+        at->d = dg_diag_open();
+        at->second = dg_diag_open();
+        at->rc = lower_at(&p, &own, j->s, at->size, j->c->params, at->d);
+        if (at->rc == 0)
+            at->second_rc = look_again(j->c, j->s, j->h, p, at->second);
+        dg_program_close(&p);
+        go_on = at->rc == 0;
+    }
+    dg_arena_close(&own.arena);
+}
+
+static void second_said(checked *c, int rc, const dg_diag *said)
+{
+    if (c->second_rc < 0)
+        return;
+    c->second_rc = rc;
+    dg_diag_merge(c->second, said);
+}
+
+/* Checks the sizes but the first on all cores, and tells what the first wrong one shows. Plugins
+ * need not be written for that: they are called from one thread. */
+static int check_others(checked *c, checked_scope *s, const dg_second_host *h, dg_diag *d)
+{
+    sizes_job j = { c, s, h, DG_NEW_N(c->a, s->n_sizes, sized) };
+    int n = 0, rc = 0;
+
+    for (int i = 1; i < s->n_sizes; i++)
+        if (!size_is_seen(s->sizes, i))
+            j.at[n++].size = i;
+    dg_parallel_for(dg_registry_is_extended(c->g->registry) ? 1 : dg_threads_available(), n,
+                    check_range, &j);
+    for (int k = 0; k < n && rc == 0; k++) {
+        rc = j.at[k].rc;
+        dg_diag_merge(d, j.at[k].d);
+        second_said(c, j.at[k].second_rc, j.at[k].second);
+    }
+    for (int k = 0; k < n; k++) {
+        dg_diag_close(&j.at[k].d);
+        dg_diag_close(&j.at[k].second);
+    }
+    return rc;
+}
+
 static int check_sizes(checked *c, checked_scope *s, dg_diag *d)
 {
     const dg_second_host *h = NULL;
-    dg_program *p;
-    int rc = 0;
+    dg_diag *second;
+    int rc;
 
     if (!s->first)
         return 0;
     if (n_ranks(c->g) > 1)
         h = dg_second_host_make(c->g, s->scope, c->a);
-    look_again(c, s, h, s->first);
-    for (int i = 1; i < s->n_sizes && rc == 0; i++) {
-        if (size_is_seen(s->sizes, i))
-            continue;
-        rc = lower_at(c, &p, s, i, d);
-        if (rc == 0)
-            look_again(c, s, h, p);
-        dg_program_close(&p);
-    }
+    second = dg_diag_open();
+    second_said(c, look_again(c, s, h, s->first, second), second);
+    dg_diag_close(&second);
+    rc = check_others(c, s, h, d);
+    c->lowered &= rc == 0;
     dg_program_close(&s->first);
     return rc;
 }
