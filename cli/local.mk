@@ -26,6 +26,7 @@ detrgraph_SOURCES += \
 	cli/ending.c cli/ending.h \
 	cli/fetch.c cli/fetch.h \
 	cli/gpus.c cli/gpus.h \
+	cli/guard.c cli/guard.h \
 	cli/help.c \
 	cli/init_codino.c \
 	cli/init_plan.h \
