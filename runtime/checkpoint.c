@@ -233,13 +233,19 @@ static int os_failed(dg_diag *d, const char *path, const char *what)
                    reason);
 }
 
+static bool is_link(const char *path)
+{
+    char to[1];
+
+    return readlink(path, to, sizeof to) >= 0;
+}
+
 /* Removes a checkpoint's folder with its files; of a link to one, the link alone. */
 static void remove_folder(dg_arena *a, const char *folder)
 {
-    char to[1];
     DIR *dir = NULL;
 
-    if (readlink(folder, to, sizeof to) >= 0)
+    if (is_link(folder))
         unlink(folder);
     else
         dir = opendir(folder);
@@ -420,9 +426,14 @@ void dg_checkpoint_sweep(const char *out)
     DIR *dir = opendir(out);
 
     sweep(a, out);
-    for (struct dirent *e; dir && (e = readdir(dir));)
-        if (e->d_name[0] != '.' && dg_is_folder(dg_path_join(a, out, e->d_name)))
-            sweep(a, dg_path_join(a, out, e->d_name));
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        const char *folder = dg_path_join(a, out, e->d_name);
+
+        /* of linked ones, a run writes into this one only */
+        if (e->d_name[0] != '.' && dg_is_folder(folder) &&
+            (!is_link(folder) || strcmp(e->d_name, "checkpoints") == 0))
+            sweep(a, folder);
+    }
     if (dir)
         closedir(dir);
     dg_arena_close(&a);

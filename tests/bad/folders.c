@@ -343,6 +343,11 @@ static void links_lead_elsewhere(void **state)
     assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), 0);
     mine_is_whole(t);
     assert_true(dg_exists(toy_path(t, "kept/state.json")));
+    /* and nothing is cleared away behind a linked folder that a run does not write into */
+    write_file(t, "kept/mine.tmp-1", "mine");
+    assert_int_equal(symlink("../kept", toy_path(t, "out/pictures")), 0);
+    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), 0);
+    assert_true(dg_exists(toy_path(t, "kept/mine.tmp-1")));
     assert_false(dg_exists(toy_path(t, "out/checkpoints/step-000003")));
 }
 
