@@ -206,7 +206,12 @@ void dg_job_json(dg_str *s, const dg_job *j, const dg_now *n)
     add_plain(s, j->status);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         add_real(s, numbers[i].key, numbers[i].v);
-    dg_str_add(s, "\"rank\":[");
+    dg_str_add(s, "\"fault\":");
+    if (*n->fault)
+        dg_str_json(s, n->fault);
+    else
+        dg_str_add(s, "null");
+    dg_str_add(s, ",\"rank\":[");
     for (int i = 0; i < dg_job_ranks(j); i++) {
         dg_str_add(s, i ? ",{" : "{");
         add_plain(s, dg_job_rank(j, i));
