@@ -19,7 +19,7 @@ typedef struct thread {
 
 typedef struct warp {
     uint64_t values[2][DG_CUDA_WARP]; /* of this meeting and of the one before */
-    int turn, arrived;
+    int turn, arrived, line; /* of the first who has arrived */
 } warp;
 
 /* The block that runs; a process has one. */
@@ -33,7 +33,7 @@ static struct {
     int ready[2][DG_CUDA_THREADS], n_ready[2]; /* begun or not; 1: those that come last */
     int last_from, last_to;                    /* threads of this block that come last */
     warp warps[DG_CUDA_THREADS / DG_CUDA_WARP];
-    int at_barrier, ended;
+    int at_barrier, barrier_line, ended; /* line of the first at it */
     fiber pool[DG_CUDA_THREADS];
     fiber *idle[DG_CUDA_THREADS];
     int n_idle;
@@ -126,10 +126,10 @@ static void release(int from, int n)
 
 void dg_cuda_barrier(int line)
 {
-    for (int i = 0; i < now.place.threads; i++)
-        if (now.threads[i].state == AT_BARRIER && now.threads[i].line != line)
-            fault("threads of a block wait at two barriers, lines %d and %d", now.threads[i].line,
-                  line);
+    if (now.at_barrier == 0)
+        now.barrier_line = line;
+    if (now.barrier_line != line)
+        fault("threads of a block wait at two barriers, lines %d and %d", now.barrier_line, line);
     if (++now.at_barrier == now.place.threads) {
         now.threads[now.place.thread].state = AT_BARRIER;
         now.at_barrier = 0;
@@ -148,9 +148,10 @@ const uint64_t *dg_cuda_meet(int line, uint64_t value)
     const uint64_t *values = w->values[w->turn];
 
     w->values[w->turn][now.place.thread % DG_CUDA_WARP] = value;
-    for (int i = first_lane; i < first_lane + DG_CUDA_WARP; i++)
-        if (now.threads[i].state == IN_WARP && now.threads[i].line != line)
-            fault("lanes of a warp meet in two places, lines %d and %d", now.threads[i].line, line);
+    if (w->arrived == 0)
+        w->line = line;
+    if (w->line != line)
+        fault("lanes of a warp meet in two places, lines %d and %d", w->line, line);
     if (++w->arrived == DG_CUDA_WARP) {
         w->arrived = 0;
         w->turn = !w->turn;
