@@ -59,15 +59,29 @@ void dg_arena_close(dg_arena **a)
     *a = NULL;
 }
 
-static block *add_block(dg_arena *a, size_t cap)
+static block *add_block(dg_arena *a, size_t cap, bool zeros)
 {
-    block *b = cap < SIZE_MAX - sizeof *b ? calloc(1, sizeof *b + cap) : NULL;
+    size_t size = cap < SIZE_MAX - sizeof(block) ? sizeof(block) + cap : SIZE_MAX;
+    block *b = size == SIZE_MAX ? NULL : zeros ? calloc(1, size) : malloc(size);
 
     if (!b)
         dg_oom(cap);
+    b->next = NULL;
     b->cap = cap;
-    a->bytes += sizeof *b + cap;
+    b->used = 0;
+    a->bytes += size;
     return b;
+}
+
+/* A block for one allocation, behind the one that others are cut from. */
+static void *add_own_block(dg_arena *a, size_t size, bool zeros)
+{
+    block *own = add_block(a, size, zeros);
+
+    own->used = size;
+    own->next = a->head ? a->head->next : NULL;
+    *(a->head ? &a->head->next : &a->head) = own;
+    return own->data;
 }
 
 void *dg_alloc(dg_arena *a, size_t bytes)
@@ -83,18 +97,9 @@ void *dg_alloc(dg_arena *a, size_t bytes)
     if (DG_PIECEWISE || !b || b->cap - b->used < size) {
         size_t cap = a->bytes < BLOCK_MIN ? BLOCK_MIN : a->bytes > BLOCK_MAX ? BLOCK_MAX : a->bytes;
 
-        if (DG_PIECEWISE || size > cap / 4) { /* give it its own block, behind the current one */
-            block *own = add_block(a, size);
-
-            own->used = size;
-            own->next = b ? b->next : NULL;
-            if (b)
-                b->next = own;
-            else
-                a->head = own;
-            return own->data;
-        }
-        b = add_block(a, cap);
+        if (DG_PIECEWISE || size > cap / 4)
+            return add_own_block(a, size, true);
+        b = add_block(a, cap, true);
         b->next = a->head;
         a->head = b;
     }
@@ -173,7 +178,11 @@ void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each)
 
     if (grown == old)
         dg_oom(SIZE_MAX);
-    void *p = dg_alloc_n(a, (size_t)grown, bytes_each);
+    size_t size = (size_t)grown * bytes_each;
+    /* what is pushed is written first: zeros would be for nothing */
+    void *p = size <= BLOCK_MIN || bytes_each > SIZE_MAX / (size_t)grown
+                  ? dg_alloc_n(a, (size_t)grown, bytes_each)
+                  : add_own_block(a, size, false);
 
     if (old)
         memcpy(p, items, (size_t)old * bytes_each);
