@@ -53,6 +53,7 @@ typedef struct bench {
     double waits, launches, replays, host_s; /* per step; host_s: without waiting */
     dg_profile *profile;                     /* of PROFILED steps */
     int64_t slab_bytes, planned_bytes, peak_bytes;
+    int64_t device_bytes; /* in use of the device's memory; 0: that of the host */
 } bench;
 
 /* ---- the process ----------------------------------------------------------------------------- */
@@ -187,6 +188,11 @@ static void count_work(bench *b, dg_exec_counts before)
         b->host_s += b->step_s[i] / b->n;
 }
 
+static dg_backend *device_of(const bench *b)
+{
+    return b->programs->conf.backend;
+}
+
 static int measure_all(bench *b, const opts *o, dg_diag *d)
 {
     const dg_exec_observer profile = { .ctx = b, .ran = measure };
@@ -194,6 +200,7 @@ static int measure_all(bench *b, const opts *o, dg_diag *d)
     double ignored;
     dg_size size = o->size, *sizes;
     dg_exec_counts before;
+    int64_t left, total;
     int n, batch, rc;
 
     if (!g->train)
@@ -224,6 +231,8 @@ static int measure_all(bench *b, const opts *o, dg_diag *d)
     b->slab_bytes = b->programs->current->plan->slab_bytes;
     b->planned_bytes = dg_programs_bytes(b->programs, true);
     b->peak_bytes = dg_memory_peak();
+    if (!device_of(b)->immediate && device_of(b)->memory(device_of(b), &left, &total) == 0)
+        b->device_bytes = (int64_t)(total - left);
 out:
     return rc;
 }
@@ -248,11 +257,6 @@ static const char *share_of(char *buf, size_t n, double rate, double limit)
 {
     snprintf(buf, n, "%6.1f", limit > 0 ? 100 * rate / limit : 0);
     return limit > 0 ? buf : "     -";
-}
-
-static const dg_backend *device_of(const bench *b)
-{
-    return b->programs->conf.backend;
 }
 
 static double most_flops(const bench *b)
@@ -351,6 +355,9 @@ static void print_text(const bench *b)
            dg_human_bytes((double)b->peak_bytes, peak, sizeof peak),
            dg_human_bytes((double)b->planned_bytes, planned, sizeof planned),
            dg_human_bytes((double)b->slab_bytes, slab, sizeof slab));
+    if (b->device_bytes)
+        dg_say("%s of the device are in use\n",
+               dg_human_bytes((double)b->device_bytes, peak, sizeof peak));
     dg_say("first step ended %.2f s after the process began\n", b->first_s);
     print_shares(b, "node", &b->profile->nodes);
     print_shares(b, "op", &b->profile->ops);
@@ -386,9 +393,11 @@ static void print_json(const bench *b)
                device_of(b)->immediate ? median : b->host_s, 1e-9 * most_flops(b),
                1e-9 * device_of(b)->limits.bytes);
     dg_str_fmt(
-        &s, ",\"peak_bytes\":%lld,\"planned_bytes\":%lld,\"slab_bytes\":%lld,\"first_step_s\":%.3f",
-        (long long)b->peak_bytes, (long long)b->planned_bytes, (long long)b->slab_bytes,
-        b->first_s);
+        &s,
+        ",\"peak_bytes\":%lld,\"device_memory_bytes\":%lld,\"planned_bytes\":%lld,"
+        "\"slab_bytes\":%lld,\"first_step_s\":%.3f",
+        (long long)b->peak_bytes, (long long)b->device_bytes, (long long)b->planned_bytes,
+        (long long)b->slab_bytes, b->first_s);
     dg_str_add(&s, ",\"staged\":");
     dg_str_json(&s, staged.s ? staged.s : "");
     dg_str_free(&staged);

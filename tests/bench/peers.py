@@ -1,14 +1,19 @@
-"""A training step of each system beside PyTorch's on the same cores, in turns; medians and ratios.
+"""A training step of each system beside PyTorch's on the same cores or GPU, in turns; medians and ratios.
 
-    peers.py rtdetr  [SIZE BATCH ...]     transformers' RTDetrV2 with ResNet-18-vd; 320 4 640 4
-    peers.py rfdetr  [SIZE BATCH ...]     the reference's own code, rfdetr 1.4.1, nano; 384 4
-    peers.py codetr  [SIZE BATCH ...]     tests/parity/codetr_fixture.py: the reference is in no package index; 512 1
-        --preset base                     of RF-DETR
-        --precision f32,bf16              bf16: autocast there
-        --turns 3 --steps 5               a turn is one process of each; its median of so many steps, after two
+    peers.py rtdetr  [SIZE BATCH ...]     transformers' RTDetrV2; 320 4 640 4, on a GPU 640 4 640 16 640 64
+    peers.py rfdetr  [SIZE BATCH ...]     the reference's own code, rfdetr 1.4.1; 384 4
+    peers.py codetr  [SIZE BATCH ...]     tests/parity/codetr_fixture.py, on CPUs: the reference is in no package index; 512 1
+        --preset NAME                     r18vd or r50vd of RT-DETR, nano or base of RF-DETR
+        --precision f32,bf16,tf32         bf16: autocast there; tf32: on GPUs
+        --device cuda[:N]                 where both run (cpu)
+        --compile                         a second row: the same through torch.compile
+        --reference DIR                   of RT-DETR: its own code, rtdetrv2_pytorch of the repository lyuwenyu/RT-DETR
+        --turns 3 --steps 5               a turn is one process of each; its median of so many steps, after two, or ten
+                                          where they are compiled
 
 Run in a built tree on cores that are free otherwise. A step there is forward, losses, backward, clip, AdamW, and moving
-average where the recipe has one, on random images with seven objects each. Memory is the most that a process held.
+average where the recipe has one, on random images with seven objects each. Memory is the most that a process held, or
+on a GPU what is in use there after the last step.
 """
 
 import argparse
@@ -23,6 +28,7 @@ import time
 TOP = pathlib.Path(__file__).resolve().parents[2]
 OBJECTS = 7
 USUAL = {"rtdetr": [320, 4, 640, 4], "rfdetr": [384, 4], "codetr": [512, 1]}
+USUAL_GPU = {"rtdetr": [640, 4, 640, 16, 640, 64], "rfdetr": [384, 4, 384, 16]}
 
 
 # ------------------------------------------------------------------------------------------------ what PyTorch does
@@ -48,28 +54,60 @@ def updates(parameters, optimizer, after=lambda: None):
     return update
 
 
-def rtdetr(size, batch, _):
+def reference_rtdetr(folder, preset):
+    """The model, and a function of its outputs and targets that gives the loss."""
+    sys.path.insert(0, str(folder))
+    import src  # noqa: F401  registers its classes
+    from src.core import YAMLConfig
+
+    made = YAMLConfig(str(next((folder / "configs/rtdetrv2").glob(f"rtdetrv2_{preset}_[0-9]*_coco.yml"))),
+                      PResNet={"pretrained": False})  # fmt: skip
+    return made.model, lambda outputs, targets: sum(made.criterion(outputs, targets).values())
+
+
+def rtdetr(size, batch, a):
     import torch
     from transformers import RTDetrResNetConfig, RTDetrV2Config, RTDetrV2ForObjectDetection
 
-    backbone = RTDetrResNetConfig(depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], layer_type="basic",
-                                  embedding_size=64, out_features=["stage2", "stage3", "stage4"])  # fmt: skip
-    model = RTDetrV2ForObjectDetection(
-        RTDetrV2Config(backbone_config=backbone, use_pretrained_backbone=False, encoder_in_channels=[128, 256, 512],
-                       decoder_layers=3, hidden_expansion=0.5, num_labels=80, anchor_image_size=None)
-    ).train()  # fmt: skip
+    backbone, rest = {}, {}
+    if a.preset == "r18vd":
+        backbone = {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"}
+        rest = {"encoder_in_channels": [128, 256, 512], "decoder_layers": 3, "hidden_expansion": 0.5}
+    if a.reference:
+        model, criterion = reference_rtdetr(a.reference, a.preset)
+    else:
+        stages = RTDetrResNetConfig(embedding_size=64, out_features=["stage2", "stage3", "stage4"], **backbone)
+        model = RTDetrV2ForObjectDetection(
+            RTDetrV2Config(backbone_config=stages, use_pretrained_backbone=False, num_labels=80, anchor_image_size=None, **rest)
+        )  # fmt: skip
+    model = model.to(a.device).train()
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9999))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    x, boxes = torch.rand(batch, 3, size, size), boxes_of(batch)
-    labels = [{"class_labels": torch.randint(0, 80, (OBJECTS,)), "boxes": b} for b in boxes]
+    x, boxes = torch.rand(batch, 3, size, size).to(a.device), boxes_of(batch).to(a.device)
+    classes = [torch.randint(0, 80, (OBJECTS,)).to(a.device) for _ in boxes]
+    run = torch.compile(model) if a.compiled else model
 
     def forward():
-        return model(pixel_values=x, labels=labels).loss
+        if not a.reference:
+            return run(pixel_values=x, labels=[{"class_labels": c, "boxes": b} for c, b in zip(classes, boxes)]).loss
+        targets = [{"labels": c, "boxes": b} for c, b in zip(classes, boxes)]
+        outputs = run(x, targets)
+        with torch.autocast(a.device.split(":")[0], enabled=False):  # as in its engine
+            return criterion(wide(outputs), targets)
 
     return forward, updates(list(model.parameters()), optimizer, lambda: average.update_parameters(model))
 
 
-def rfdetr(size, batch, preset):
+def wide(v):
+    """All tensors in f32, which SciPy's assignment takes."""
+    if isinstance(v, dict):
+        return {k: wide(x) for k, x in v.items()}
+    if isinstance(v, (list, tuple)):
+        return type(v)(wide(x) for x in v)
+    return v.float() if hasattr(v, "is_floating_point") and v.is_floating_point() else v
+
+
+def rfdetr(size, batch, a):
     sys.path.insert(0, str(TOP / "tests/parity"))
     import rfdetr_fixture
     import torch
@@ -78,7 +116,7 @@ def rfdetr(size, batch, preset):
     import rfdetr.models.lwdetr as lwdetr
     import rfdetr.util.utils as utils
 
-    args, masks = rfdetr_fixture.settings(preset, 300, 91, 300)
+    args, masks = rfdetr_fixture.settings(a.preset, 300, 91, 300)
     if masks:
         args.cls_loss_coef = 5.0
     model = lwdetr.build_model(args).train()
@@ -86,13 +124,15 @@ def rfdetr(size, batch, preset):
     with torch.no_grad():
         for name, v in model.state_dict().items():
             v.copy_(torch.from_numpy(rfdetr_fixture.value(name, tuple(v.shape))))
+    model, criterion = model.to(a.device), criterion.to(a.device)
     average = utils.ModelEma(model, decay=0.993, tau=100)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    x, boxes = torch.rand(batch, 3, size, size), boxes_of(batch)
-    targets = [{"labels": torch.randint(0, 90, (OBJECTS,)), "boxes": b} for b in boxes]
+    x, boxes = torch.rand(batch, 3, size, size).to(a.device), boxes_of(batch).to(a.device)
+    targets = [{"labels": torch.randint(0, 90, (OBJECTS,)).to(a.device), "boxes": b} for b in boxes]
+    run = torch.compile(model) if a.compiled else model
 
     def forward():
-        losses, weight = criterion(model(x), targets), criterion.weight_dict
+        losses, weight = criterion(run(x), targets), criterion.weight_dict
         return sum(losses[k] * weight[k] for k in losses if k in weight)
 
     return forward, updates(list(model.parameters()), optimizer, lambda: average.update(model))
@@ -139,27 +179,37 @@ def codetr(size, batch, _):
     return forward, update
 
 
-def theirs(system, size, batch, precision, steps, preset):
+def theirs(a):
     import torch
 
+    size, batch = a.sizes
+    kind, warm = a.device.split(":")[0], 10 if a.compiled else 2
     torch.manual_seed(1)
-    forward, update = {"rtdetr": rtdetr, "rfdetr": rfdetr, "codetr": codetr}[system](size, batch, preset)
-    took = []
-    for _ in range(2 + steps):
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.precision == "tf32"
+    forward, update = {"rtdetr": rtdetr, "rfdetr": rfdetr, "codetr": codetr}[a.system](size, batch, a)
+    took, used = [], 0
+    for _ in range(warm + a.steps):
         begin = time.monotonic()
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        with torch.autocast(kind, torch.bfloat16, enabled=a.precision == "bf16"):
             loss = forward()
         loss.backward()
         update()
+        if kind == "cuda":
+            torch.cuda.synchronize()
         took.append(time.monotonic() - begin)
-    print(json.dumps({"step_s": statistics.median(took[2:]), "threads": torch.get_num_threads(), "loss": float(loss),
-                      "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))  # fmt: skip
+    if kind == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        used = total - free
+    print(json.dumps({"step_s": statistics.median(took[warm:]), "threads": torch.get_num_threads(), "loss": float(loss.detach()),
+                      "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+                      "device_memory_bytes": used}))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------- in turns
 
-PIPELINES = {"rtdetr": ["rtdetrv2_r18vd_coco"], "rfdetr": ["rfdetr_{}_coco", "--set", "accumulate=1"],
-             "codetr": ["codino_r50_coco"]}  # fmt: skip
+PIPELINES = {"rtdetr": ["rtdetrv2_{}_coco"], "rfdetr": ["rfdetr_{}_coco", "--set", "accumulate=1"],
+             "codetr": ["codino_{}_coco"]}  # fmt: skip
+PRESETS = {"rtdetr": "r18vd", "rfdetr": "nano", "codetr": "r50"}
 
 
 def told(command):
@@ -169,35 +219,58 @@ def told(command):
     return json.loads(made.stdout[made.stdout.index("{") :])
 
 
-def main():
+def read_options():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("system", choices=USUAL)
     p.add_argument("sizes", nargs="*", type=int, metavar="SIZE BATCH")
-    p.add_argument("--preset", default="nano")
+    p.add_argument("--preset")
     p.add_argument("--precision", default="f32,bf16")
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--compile", action="store_true")
+    p.add_argument("--reference", type=pathlib.Path)
     p.add_argument("--turns", type=int, default=3)
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--only", action="store_true", help=argparse.SUPPRESS)  # one process of a turn
+    p.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
     a = p.parse_args()
-    sizes = a.sizes or USUAL[a.system]
+    if a.system == "codetr" and (a.device != "cpu" or a.compile):
+        p.error("the second program of Co-DETR runs on CPUs, and is not compiled")
+    if a.reference and a.system != "rtdetr":
+        p.error("--reference is RT-DETR's")
+    a.preset = a.preset or PRESETS[a.system]
+    a.sizes = a.sizes or (USUAL if a.device == "cpu" else USUAL_GPU)[a.system]
+    if len(a.sizes) % 2:
+        p.error("each SIZE needs a BATCH")
+    return a
+
+
+def main():
+    a = read_options()
     if a.only:
-        return theirs(a.system, *sizes, a.precision, a.steps, a.preset)
+        return theirs(a)
     name, *sets = PIPELINES[a.system]
-    pipeline = f"pipelines/{name.format(a.preset)}.xml"
-    print(f"{'size':>5} {'batch':>5} {'':>5} {'ms':>8} {'PyTorch':>8} {'ratio of the turns':>24} {'MiB':>7} {'PyTorch':>8}")
-    for size, batch in zip(sizes[::2], sizes[1::2]):
+    pipeline, hows = f"pipelines/{name.format(a.preset)}.xml", ["eager", "compiled"] if a.compile else ["eager"]
+    memory = "peak_bytes" if a.device == "cpu" else "device_memory_bytes"
+    print(f"{'size':>5} {'batch':>5} {'':>5} {'ms':>8} {'PyTorch':>8} {'':>9} {'ratio of the turns':>24} {'MiB':>7} {'PyTorch':>8}"
+          f" {'images/s':>9} {'PyTorch':>8}")  # fmt: skip
+    for size, batch in zip(a.sizes[::2], a.sizes[1::2]):
         for precision in a.precision.split(","):
-            ours, peers = [], []
+            ours, peers = [], {how: [] for how in hows}
+            same = ["--precision", precision, "--steps", a.steps, "--device", a.device]
             for _ in range(a.turns):
-                ours.append(told(["./detrgraph", "bench", pipeline, *sets, "--size", size, "--batch", batch, "--steps", a.steps,
-                                  "--precision", precision, "--format", "json"]))  # fmt: skip
-                peers.append(told([sys.executable, "-B", __file__, a.system, size, batch, "--only", "--precision",
-                                   precision, "--steps", a.steps, "--preset", a.preset]))  # fmt: skip
-            step, other = (statistics.median(r["step_s"] for r in runs) for runs in (ours, peers))
-            ratios = " ".join(f"{t['step_s'] / o['step_s']:.2f}" for o, t in zip(ours, peers))
-            held, there = (max(r["peak_bytes"] for r in runs) / 2**20 for runs in (ours, peers))
-            print(f"{size:5} {batch:5} {precision:>5} {1e3 * step:8.0f} {1e3 * other:8.0f} {ratios:>24} {held:7.0f} {there:8.0f}",
-                  flush=True)  # fmt: skip
+                ours.append(told(["./detrgraph", "bench", pipeline, *sets, "--size", size, "--batch", batch, *same,
+                                  "--format", "json"]))  # fmt: skip
+                for how in hows:
+                    peers[how].append(told([
+                        sys.executable, "-B", __file__, a.system, size, batch, "--only", "--preset", a.preset, *same,
+                        *(["--reference", a.reference.resolve()] if a.reference else []),
+                        *(["--compiled"] if how == "compiled" else [])]))  # fmt: skip
+            for how in hows:
+                step, other = (statistics.median(r["step_s"] for r in runs) for runs in (ours, peers[how]))
+                ratios = " ".join(f"{t['step_s'] / o['step_s']:.2f}" for o, t in zip(ours, peers[how]))
+                held, there = (max(r[memory] for r in runs) / 2**20 for runs in (ours, peers[how]))
+                print(f"{size:5} {batch:5} {precision:>5} {1e3 * step:8.0f} {1e3 * other:8.0f} {how:>9} {ratios:>24} {held:7.0f}"
+                      f" {there:8.0f} {batch / step:9.1f} {batch / other:8.1f}", flush=True)  # fmt: skip
 
 
 main()
