@@ -392,12 +392,11 @@ static void print_json(const bench *b)
                device_of(b)->immediate ? 0 : all->seconds / PROFILED,
                device_of(b)->immediate ? median : b->host_s, 1e-9 * most_flops(b),
                1e-9 * device_of(b)->limits.bytes);
-    dg_str_fmt(
-        &s,
-        ",\"peak_bytes\":%lld,\"device_memory_bytes\":%lld,\"planned_bytes\":%lld,"
-        "\"slab_bytes\":%lld,\"first_step_s\":%.3f",
-        (long long)b->peak_bytes, (long long)b->device_bytes, (long long)b->planned_bytes,
-        (long long)b->slab_bytes, b->first_s);
+    dg_str_fmt(&s,
+               ",\"peak_bytes\":%lld,\"device_memory_bytes\":%lld,\"planned_bytes\":%lld,"
+               "\"slab_bytes\":%lld,\"first_step_s\":%.3f",
+               (long long)b->peak_bytes, (long long)b->device_bytes, (long long)b->planned_bytes,
+               (long long)b->slab_bytes, b->first_s);
     dg_str_add(&s, ",\"staged\":");
     dg_str_json(&s, staged.s ? staged.s : "");
     dg_str_free(&staged);

@@ -393,8 +393,8 @@ static int open_part(transfer *t, const char *to, dg_diag *d)
     struct stat open_one, there;
 
     while (!mine) {
-        t->fd = open(t->part,
-                     O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
+        t->fd =
+            open(t->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
         if (t->fd < 0)
             return dg_fail(d, DG_EIO, (dg_where){ .file = t->part }, "fetch-write",
                            "cannot write: %s",

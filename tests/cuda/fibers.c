@@ -19,7 +19,7 @@ typedef struct thread {
 
 typedef struct warp {
     uint64_t values[2][DG_CUDA_WARP]; /* of this meeting and of the one before */
-    int turn, arrived, line; /* of the first who has arrived */
+    int turn, arrived, line;          /* of the first who has arrived */
 } warp;
 
 /* The block that runs; a process has one. */
