@@ -91,7 +91,12 @@ class Detectors(unittest.TestCase):
         cls.detector.close()
 
     def same(self, result, expected=None):
-        self.assertEqual(result.detections, (expected or self.expected).detections)
+        """The last bits may depend on the place in a batch: oneDNN's products of few rows take other ways at an edge."""
+        there = (expected or self.expected).detections
+        self.assertEqual([d.label for d in result.detections], [d.label for d in there])
+        for one, other in zip(result.detections, there):
+            for a, b in zip((one.score, *one.box), (other.score, *other.box)):
+                self.assertAlmostEqual(a, b, places=4)
 
     def test_what_a_detector_knows(self):
         self.assertEqual(self.detector.classes, ("disc", "square"))
