@@ -53,6 +53,7 @@ void dg_free(void *p);
         type *items; \
         int n, cap;  \
     }
+/* A larger array that begins with the old one's items; the rest is not set. */
 void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each);
 
 _Noreturn void dg_oom(size_t bytes); /* writes one line to standard error, then raises SIGABRT */

@@ -151,12 +151,13 @@ static int check_first(checked *c, const dg_scope *scope, dg_diag *d)
 
     s->scope = scope;
     DG_TRY(dg_scope_listed(&s->sizes, &s->n_sizes, &s->batch, scope, d));
-    DG_TRY(lower_at(&s->first, c->g, s, 0, c->params, d));
+    rc = lower_at(&s->first, c->g, s, 0, c->params, d);
+    c->lowered &= rc == 0;
+    DG_TRY(rc);
     c->trained |= s->first->grads;
     if (scope->kind == DG_SCOPE_TRAIN)
         DG_TRY(check_coverage(c->g, s->first, scope, d));
 out:
-    c->lowered &= s->first != NULL;
     if (rc < 0)
         dg_program_close(&s->first);
     return rc;
