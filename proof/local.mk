@@ -7,6 +7,7 @@ libproof_la_SOURCES += \
 	proof/findings.c \
 	proof/keys.c \
 	proof/late.c \
+	proof/padding.c \
 	proof/monitors.c \
 	proof/proof.h \
 	proof/prove.c \

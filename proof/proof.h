@@ -26,6 +26,9 @@ int dg_best_check(const dg_graph *g, const dg_program *program, dg_diag *d) DG_M
 
 /* Warns of what a run never comes to. Part of dg_graph_check. */
 void dg_late_check(const dg_graph *g, dg_diag *d);
+/* Warns of padding that is taken for image, and of evaluations that fit images otherwise than
+ * training. Part of dg_graph_check. */
+void dg_padding_check(const dg_graph *g, dg_diag *d);
 
 /* Lists what the proof takes on trust in a checked graph, as opposed to what follows from wires and
  * built-in instructions. With several ranks it lowers each scope once. The list lives in a. */

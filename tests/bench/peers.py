@@ -67,15 +67,16 @@ def reference_rtdetr(folder, preset):
 
 def rtdetr(size, batch, a):
     import torch
-    from transformers import RTDetrResNetConfig, RTDetrV2Config, RTDetrV2ForObjectDetection
 
-    backbone, rest = {}, {}
-    if a.preset == "r18vd":
-        backbone = {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"}
-        rest = {"encoder_in_channels": [128, 256, 512], "decoder_layers": 3, "hidden_expansion": 0.5}
     if a.reference:
         model, criterion = reference_rtdetr(a.reference, a.preset)
     else:
+        from transformers import RTDetrResNetConfig, RTDetrV2Config, RTDetrV2ForObjectDetection
+
+        backbone, rest = {}, {}
+        if a.preset == "r18vd":
+            backbone = {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"}
+            rest = {"encoder_in_channels": [128, 256, 512], "decoder_layers": 3, "hidden_expansion": 0.5}
         stages = RTDetrResNetConfig(embedding_size=64, out_features=["stage2", "stage3", "stage4"], **backbone)
         model = RTDetrV2ForObjectDetection(
             RTDetrV2Config(backbone_config=stages, use_pretrained_backbone=False, num_labels=80, anchor_image_size=None, **rest)
