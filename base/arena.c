@@ -172,17 +172,23 @@ size_t dg_arena_bytes(const dg_arena *a)
     return a->bytes;
 }
 
+/* what is pushed is written first: zeros would be for nothing */
+void *dg_room(dg_arena *a, int n, size_t bytes_each)
+{
+    size_t size = (size_t)n * bytes_each;
+
+    return size <= BLOCK_MIN || bytes_each > SIZE_MAX / (size_t)n
+               ? dg_alloc_n(a, (size_t)n, bytes_each)
+               : add_own_block(a, size, false);
+}
+
 void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each)
 {
     int old = *cap, grown = old < 8 ? 8 : old <= INT32_MAX / 2 ? 2 * old : INT32_MAX;
 
     if (grown == old)
         dg_oom(SIZE_MAX);
-    size_t size = (size_t)grown * bytes_each;
-    /* what is pushed is written first: zeros would be for nothing */
-    void *p = size <= BLOCK_MIN || bytes_each > SIZE_MAX / (size_t)grown
-                  ? dg_alloc_n(a, (size_t)grown, bytes_each)
-                  : add_own_block(a, size, false);
+    void *p = dg_room(a, grown, bytes_each);
 
     if (old)
         memcpy(p, items, (size_t)old * bytes_each);

@@ -47,12 +47,20 @@ void dg_free(void *p);
             (vec).items = dg_grow((arena), (vec).items, &(vec).cap, sizeof(*(vec).items)); \
         (vec).items[(vec).n++] = (value);                                                  \
     } while (0)
+/* Gives an empty DG_VEC room for its first items. room: at least 1. */
+#define DG_RESERVE(arena, vec, room)                                     \
+    do {                                                                 \
+        (vec).cap = (room);                                              \
+        (vec).items = dg_room((arena), (vec).cap, sizeof(*(vec).items)); \
+    } while (0)
 /* A growing array inside an arena. Capacity doubles; the old block stays until the arena closes. */
 #define DG_VEC(type) \
     struct {         \
         type *items; \
         int n, cap;  \
     }
+/* An array of n items, n at least 1, which are not set. */
+void *dg_room(dg_arena *a, int n, size_t bytes_each);
 /* A larger array that begins with the old one's items; the rest is not set. */
 void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each);
 

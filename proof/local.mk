@@ -16,6 +16,7 @@ libproof_la_SOURCES += \
 	proof/runnable.c \
 	proof/second.c \
 	proof/second.h \
+	proof/second_alike.c \
 	proof/second_flags.c \
 	proof/second_host.c \
 	proof/second_internal.h \

@@ -54,6 +54,9 @@ int dg_second_look(const dg_program *p, const dg_second_host *h, dg_diag *d) DG_
  * sizes, or of two ranks. axes: over which they may. */
 int dg_second_meet(const dg_program *p, const dg_program *q, uint32_t axes, const dg_second_host *h,
                    dg_diag *d) DG_MUST_USE;
+/* True if a look at q, as it was lowered, would find what one at p finds: they differ in the image
+ * size, and in what they exchange not at all. */
+bool dg_second_alike(const dg_program *p, const dg_program *q);
 
 /* The axes, among those of h, that a collective works over; 0: none of them. */
 uint32_t dg_second_axes(const dg_instr *in, const dg_second_host *h);

@@ -195,7 +195,9 @@ typedef struct sizes_job {
     const checked *c;
     const checked_scope *s;
     const dg_second_host *h;
-    sized *at;
+    bool compares; /* a program like the scope's first, as it was lowered, needs no look */
+    int n;
+    sized *at; /* the sizes but the first */
 } sizes_job;
 
 /* The programs of other sizes are many and large: one is closed before the next is made. */
@@ -214,7 +216,7 @@ static void check_range(void *ctx, int64_t begin, int64_t end, int thread)
         at->d = dg_diag_open();
         at->second = dg_diag_open();
         at->rc = lower_at(&p, &own, j->s, at->size, j->c->params, at->d);
-        if (at->rc == 0)
+        if (at->rc == 0 && !(j->compares && dg_second_alike(j->s->first, p)))
             at->second_rc = look_again(j->c, j->s, j->h, p, at->second);
         dg_program_close(&p);
         go_on = at->rc == 0;
@@ -230,44 +232,55 @@ static void second_said(checked *c, int rc, const dg_diag *said)
     dg_diag_merge(c->second, said);
 }
 
-/* Checks the sizes but the first on all cores, and tells what the first wrong one shows. Plugins
- * need not be written for that: they are called from one thread. */
-static int check_others(checked *c, checked_scope *s, const dg_second_host *h, dg_diag *d)
+static void look_at_first(checked *c, const checked_scope *s, const dg_second_host *h)
 {
-    sizes_job j = { c, s, h, DG_NEW_N(c->a, s->n_sizes, sized) };
-    int n = 0, rc = 0;
+    dg_diag *second = dg_diag_open();
 
-    for (int i = 1; i < s->n_sizes; i++)
-        if (!size_is_seen(s->sizes, i))
-            j.at[n++].size = i;
-    dg_parallel_for(dg_registry_is_extended(c->g->registry) ? 1 : dg_threads_available(), n,
-                    check_range, &j);
-    for (int k = 0; k < n && rc == 0; k++) {
-        rc = j.at[k].rc;
-        dg_diag_merge(d, j.at[k].d);
-        second_said(c, j.at[k].second_rc, j.at[k].second);
+    second_said(c, look_again(c, s, h, s->first, second), second);
+    dg_diag_close(&second);
+}
+
+/* Tells what the first wrong size shows. */
+static int tell_others(checked *c, sizes_job *j, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int k = 0; k < j->n && rc == 0; k++) {
+        rc = j->at[k].rc;
+        dg_diag_merge(d, j->at[k].d);
+        second_said(c, j->at[k].second_rc, j->at[k].second);
     }
-    for (int k = 0; k < n; k++) {
-        dg_diag_close(&j.at[k].d);
-        dg_diag_close(&j.at[k].second);
+    for (int k = 0; k < j->n; k++) {
+        dg_diag_close(&j->at[k].d);
+        dg_diag_close(&j->at[k].second);
     }
     return rc;
 }
 
+/* Checks the sizes on all cores. Plugins need not be written for that: they are called from one
+ * thread, and each of their programs is looked at. */
 static int check_sizes(checked *c, checked_scope *s, dg_diag *d)
 {
-    const dg_second_host *h = NULL;
-    dg_diag *second;
+    const bool extended = dg_registry_is_extended(c->g->registry);
+    sizes_job j = { .c = c, .s = s, .at = DG_NEW_N(c->a, s->n_sizes, sized) };
     int rc;
 
     if (!s->first)
         return 0;
     if (n_ranks(c->g) > 1)
-        h = dg_second_host_make(c->g, s->scope, c->a);
-    second = dg_diag_open();
-    second_said(c, look_again(c, s, h, s->first, second), second);
-    dg_diag_close(&second);
-    rc = check_others(c, s, h, d);
+        j.h = dg_second_host_make(c->g, s->scope, c->a);
+    j.compares = j.h && !extended && !(j.h->size.axes & j.h->live);
+    for (int i = 1; i < s->n_sizes; i++)
+        if (!size_is_seen(s->sizes, i))
+            j.at[j.n++].size = i;
+    if (j.h)
+        dg_params_seal(c->params); /* as passes do, and threads must not */
+    if (!j.compares)
+        look_at_first(c, s, j.h);
+    dg_parallel_for(extended ? 1 : dg_threads_available(), j.n, check_range, &j);
+    if (j.compares)
+        look_at_first(c, s, j.h);
+    rc = tell_others(c, &j, d);
     c->lowered &= rc == 0;
     dg_program_close(&s->first);
     return rc;

@@ -22,6 +22,8 @@ dg_build *dg_build_open(dg_program *p, dg_diag *d)
 
 void dg_build_close(dg_build **b)
 {
+    if (*b)
+        dg_params_note_length((*b)->p->params, (*b)->p->values.n, (*b)->p->instrs.n);
     *b = NULL; /* the program's arena owns it */
 }
 

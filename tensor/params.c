@@ -5,6 +5,7 @@
  * change them, and rounded to f32, so that f32 and f64 runs start equal. */
 #include "tensor/params.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -21,6 +22,7 @@ struct dg_params {
     dg_map *by_path, *by_name; /* -> item */
     int64_t size[DG_BUFFER + 1];
     bool sealed;
+    atomic_int values, instrs; /* of the longest program */
 };
 
 dg_params *dg_params_open(void)
@@ -42,6 +44,26 @@ void dg_params_close(dg_params **p)
 
     dg_arena_close(&a);
     *p = NULL;
+}
+
+static void raise_to(atomic_int *most, int n)
+{
+    int old = atomic_load(most);
+
+    while (old < n && !atomic_compare_exchange_weak(most, &old, n))
+        ;
+}
+
+void dg_params_note_length(dg_params *p, int values, int instrs)
+{
+    raise_to(&p->values, values);
+    raise_to(&p->instrs, instrs);
+}
+
+void dg_params_length(const dg_params *p, int *values, int *instrs)
+{
+    *values = atomic_load(&p->values);
+    *instrs = atomic_load(&p->instrs);
 }
 
 int dg_params_n(const dg_params *p)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tensor/ops.h"
+#include "tensor/params.h"
 #include "tensor/print.h"
 
 const char *dg_space_name(dg_space s)
@@ -22,7 +23,13 @@ dg_program *dg_program_open(dg_params *params, bool training)
 {
     dg_arena *a = dg_arena_open();
     dg_program *p = DG_NEW(a, dg_program);
+    int values, instrs;
 
+    dg_params_length(params, &values, &instrs);
+    if (values)
+        DG_RESERVE(a, p->values, values);
+    if (instrs)
+        DG_RESERVE(a, p->instrs, instrs);
     p->arena = a;
     p->params = params;
     p->training = training;

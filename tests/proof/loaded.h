@@ -22,6 +22,7 @@ void unload(loaded *x);
 /* The program of a scope at number `which` of its sizes, after all passes; NULL: there is none, or
  * it cannot be lowered. */
 dg_program *lowered(loaded *x, const dg_scope *scope, int which);
+dg_program *lowered_only(loaded *x, const dg_scope *scope, int which); /* before them */
 /* The scopes that have a program, <train> first; NULL after the last. */
 const dg_scope *scope_of(const loaded *x, int i);
 

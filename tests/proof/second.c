@@ -259,9 +259,9 @@ static const struct {
     { "statistics of this rank", statistics_alone, "updates what all ranks hold alike" },
 };
 
-static void begin(hand *x)
+static void begin(hand *x, dg_params *params)
 {
-    *x = (hand){ .params = dg_params_open(), .d = dg_diag_open() };
+    *x = (hand){ .params = params, .d = dg_diag_open() };
     x->nodes[DATA].fed.axes = 1;
     x->nodes[OTHER].fed.axes = 2;
     x->h = (dg_second_host){ .n_axes = 2,
@@ -290,8 +290,8 @@ static void finish(hand *x)
 static void end(hand *x)
 {
     dg_program_close(&x->p);
-    dg_params_close(&x->params);
     dg_diag_close(&x->d);
+    dg_params_close(&x->params);
 }
 
 static void check_program(const char *name, const dg_program *p, const dg_second_host *h,
@@ -311,11 +311,40 @@ static void by_hand(void **state)
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         hand x;
 
-        begin(&x);
+        begin(&x, dg_params_open());
         programs[i].build(&x);
         finish(&x);
         check_program(programs[i].name, x.p, &x.h, programs[i].said, x.d);
         end(&x);
+    }
+}
+
+/* Programs that are built alike are alike, and no others: each pair is looked at. */
+static void alike(void **state)
+{
+    enum { N = sizeof programs / sizeof *programs };
+    dg_params *params = dg_params_open();
+    hand x[N], again;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        begin(&x[i], params);
+        programs[i].build(&x[i]);
+        dg_build_close(&x[i].b);
+    }
+    for (int i = 0; i < N; i++) {
+        begin(&again, params);
+        programs[i].build(&again);
+        dg_build_close(&again.b);
+        for (int k = 0; k < N; k++)
+            if (dg_second_alike(x[k].p, again.p) != (i == k))
+                fail_msg("\"%s\" and \"%s\"", programs[k].name, programs[i].name);
+        again.params = NULL;
+        end(&again);
+    }
+    for (int i = 0; i < N; i++) {
+        x[i].params = i + 1 < N ? NULL : params;
+        end(&x[i]);
     }
 }
 
@@ -326,7 +355,7 @@ static void host(void **state)
     hand x;
 
     (void)state;
-    begin(&x);
+    begin(&x, dg_params_open());
     reduced(&x);
     finish(&x);
     x.h.alone = 1;
@@ -340,7 +369,7 @@ static void host(void **state)
     check_program("rate of another axis", x.p, &x.h, NULL, x.d);
     end(&x);
 
-    begin(&x);
+    begin(&x, dg_params_open());
     dg_build_enter(x.b, (dg_origin){ { "hand.xml", 1, 1, "train/it" }, STEP, false, 0 }, "", "");
     meet_if(&x, flag_of(&x, dg_scale(x.b, fed(&x, STEP), 2, 0)), "dp");
     finish(&x);
@@ -349,7 +378,7 @@ static void host(void **state)
     check_program("not exact", x.p, &x.h, "it differs by itself", x.d);
     end(&x);
 
-    begin(&x);
+    begin(&x, dg_params_open());
     not_reduced(&x);
     finish(&x);
     x.h.live = 0;
@@ -402,7 +431,7 @@ static void plugin_op(int from, int row, bool alike, const char *said)
     hand x;
     dg_val v, y;
 
-    begin(&x);
+    begin(&x, dg_params_open());
     v = fed(&x, from);
     dg_build_enter(x.b, (dg_origin){ { "hand.xml", 2, 1, "train/own" }, STEP, false, 0 }, "", "");
     dg_emit(x.b, &own, NULL, 1, &v, &y);
@@ -426,7 +455,7 @@ static void plugins(void **state)
     plugin_op(DATA, 0, true, NULL);
 
     for (int from = DATA; from <= STEP; from++) {
-        begin(&x);
+        begin(&x, dg_params_open());
         v = fed(&x, from);
         w = param(&x);
         dg_emit(x.b, &keeper, NULL, 2, (dg_val[]){ w, v }, NULL);
@@ -435,7 +464,7 @@ static void plugins(void **state)
                       from == DATA ? "updates what all ranks hold alike" : NULL, x.d);
         end(&x);
     }
-    begin(&x);
+    begin(&x, dg_params_open());
     v = fed(&x, DATA);
     dg_emit(x.b, &exchange, NULL, 1, &v, &y);
     dg_build_close(&x.b);
@@ -453,7 +482,7 @@ static void every_op(void **state)
 
         if (in.op->effect == DG_PURE)
             continue;
-        begin(&x);
+        begin(&x, dg_params_open());
         in.v = DG_NEW_N(x.p->arena, 8, int32_t);
         in.attr = dg_alloc(x.p->arena, in.op->attr_bytes);
         DG_PUSH(x.p->arena, x.p->instrs, in);
@@ -468,10 +497,8 @@ static void every_op(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(host),
-        cmocka_unit_test(plugins),
-        cmocka_unit_test(every_op),
+        cmocka_unit_test(by_hand), cmocka_unit_test(alike),    cmocka_unit_test(host),
+        cmocka_unit_test(plugins), cmocka_unit_test(every_op),
     };
 
     return cmocka_run_group_tests_name("second", tests, NULL, NULL);

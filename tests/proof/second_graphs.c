@@ -115,6 +115,44 @@ static void sizes(void **state)
     }
 }
 
+/* The programs of a preset's sizes are alike as they are lowered, and passes do the same to each.
+ */
+static void presets(void **state)
+{
+    static const char *const files[] = { "rtdetrv2_r18vd_coco.xml", "dino_r50_coco.xml" };
+    int n = 0;
+
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        dg_arena *a = dg_arena_open();
+        const char *file = dg_printf(a, "../../../pipelines/%s", files[f]);
+        char *text = read_file(file);
+        const dg_scope *s;
+        loaded x;
+
+        load(&x, text, file);
+        assert_non_null(x.g);
+        for (int i = 0; (s = scope_of(&x, i)); i++) {
+            dg_program *first = lowered_only(&x, s, 0), *passed = lowered(&x, s, 0), *p;
+
+            assert_false(dg_second_alike(first, passed));
+            for (int k = 1; (p = lowered_only(&x, s, k)); k++, n++) {
+                assert_true(dg_second_alike(first, p));
+                dg_program_close(&p);
+                p = lowered(&x, s, k);
+                assert_true(dg_second_alike(passed, p));
+                dg_program_close(&p);
+            }
+            dg_program_close(&first);
+            dg_program_close(&passed);
+        }
+        unload(&x);
+        dg_free(text);
+        dg_arena_close(&a);
+    }
+    assert_true(n > 20);
+}
+
 /* Most of the cases that the proof rejects because ranks would not take part alike, the second look
  * finds by itself. The others are not in a program: what only the host exchanges, what declared.c
  * says and does not do, a root that lacks its operand. */
@@ -171,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_holes),
         cmocka_unit_test(sizes),
+        cmocka_unit_test(presets),
         cmocka_unit_test(alone),
     };
 
