@@ -248,6 +248,9 @@ typedef struct dg_cuda_fibers {
     int thread, threads;
     int64_t block, blocks;
     void *shared;
+    /* As dg_cuda_meet, for a sum or a maximum: the last to come combines the values to the first of
+     * them. That is a fifth of a tree of shuffles. NULL: shuffle. */
+    const uint64_t *(*reduce)(int line, uint64_t value, void (*combine)(uint64_t *values));
 } dg_cuda_fibers;
 const dg_cuda_fibers *dg_cuda_thread(void);
 /* Returns when all threads of the block are in a barrier of this line. */
@@ -313,6 +316,34 @@ DEVICE uint32_t dg_ballot(int line, int v)
     for (int i = 0; i < DG_CUDA_WARP; i++)
         bits |= (uint32_t)all[i] << i;
     return bits;
+}
+
+/* What shuffles of a warp's numbers would give: both lanes of a pair compute the same. */
+#define DG_COMBINE(name, x, y, combined)                \
+    static void name(uint64_t *values)                  \
+    {                                                   \
+        wide all[DG_CUDA_WARP];                         \
+                                                        \
+        for (int i = 0; i < DG_CUDA_WARP; i++)          \
+            memcpy(&all[i], &values[i], sizeof all[i]); \
+        for (int n = DG_CUDA_WARP / 2; n; n /= 2)       \
+            for (int i = 0; i < n; i++) {               \
+                wide x = all[i], y = all[i + n];        \
+                                                        \
+                all[i] = combined;                      \
+            }                                           \
+        memcpy(values, all, sizeof *all);               \
+    }
+DG_COMBINE(dg_add_all, x, y, x + y)
+DG_COMBINE(dg_largest_of_all, x, y, x > y ? x : y)
+
+DEVICE wide dg_reduced(int line, wide v, void (*combine)(uint64_t *values))
+{
+    uint64_t bits = 0;
+
+    memcpy(&bits, &v, sizeof v);
+    memcpy(&v, dg_cuda_thread()->reduce(line, bits, combine), sizeof v);
+    return v;
 }
 
 #define barrier() dg_cuda_barrier(__LINE__)
@@ -426,6 +457,10 @@ DEVICE wide minus_infinity(void)
 /* Every lane has the result, added in the same order. */
 DEVICE wide warp_sum(wide v)
 {
+#ifndef __CUDACC__
+    if (dg_cuda_thread()->reduce)
+        return dg_reduced(__LINE__, v, dg_add_all);
+#endif
     for (int mask = DG_CUDA_WARP / 2; mask; mask /= 2)
         v += shuffle_xor(v, mask);
     return v;
@@ -433,6 +468,10 @@ DEVICE wide warp_sum(wide v)
 
 DEVICE wide warp_max(wide v)
 {
+#ifndef __CUDACC__
+    if (dg_cuda_thread()->reduce)
+        return dg_reduced(__LINE__, v, dg_largest_of_all);
+#endif
     for (int mask = DG_CUDA_WARP / 2; mask; mask /= 2)
         v = larger(v, shuffle_xor(v, mask));
     return v;

@@ -141,18 +141,21 @@ void dg_cuda_barrier(int line)
     wait_for_others(AT_BARRIER, line);
 }
 
-const uint64_t *dg_cuda_meet(int line, uint64_t value)
+/* combine: NULL, or for the last to come. */
+static const uint64_t *meet(int line, uint64_t value, void (*combine)(uint64_t *values))
 {
     int first_lane = now.place.thread / DG_CUDA_WARP * DG_CUDA_WARP;
     warp *w = &now.warps[now.place.thread / DG_CUDA_WARP];
-    const uint64_t *values = w->values[w->turn];
+    uint64_t *values = w->values[w->turn];
 
-    w->values[w->turn][now.place.thread % DG_CUDA_WARP] = value;
+    values[now.place.thread % DG_CUDA_WARP] = value;
     if (w->arrived == 0)
         w->line = line;
     if (w->line != line)
         fault("lanes of a warp meet in two places, lines %d and %d", w->line, line);
     if (++w->arrived == DG_CUDA_WARP) {
+        if (combine)
+            combine(values);
         w->arrived = 0;
         w->turn = !w->turn;
         release(first_lane, DG_CUDA_WARP);
@@ -161,6 +164,11 @@ const uint64_t *dg_cuda_meet(int line, uint64_t value)
     }
     wait_for_others(IN_WARP, line);
     return values;
+}
+
+const uint64_t *dg_cuda_meet(int line, uint64_t value)
+{
+    return meet(line, value, NULL);
 }
 
 /* ---- a launch -------------------------------------------------------------------------------- */
@@ -256,7 +264,9 @@ static int launch(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const
     now.kernel = (void (*)(const void *, const int32_t *, dg_cuda_place))f;
     now.params = copy;
     now.guard = guard;
-    now.place = (dg_cuda_fibers){ .threads = grid.threads, .blocks = grid.blocks };
+    now.place = (dg_cuda_fibers){ .threads = grid.threads,
+                                  .blocks = grid.blocks,
+                                  .reduce = owner->combines ? meet : NULL };
     for (int64_t i = 0; i < grid.blocks; i++) {
         int64_t k = (int64_t)draw((uint32_t)i + 1);
 

@@ -17,6 +17,7 @@ typedef struct fibers {
     dg_cuda_queue queue; /* first: what kernels are put on; they run at once */
     uint64_t seed;
     fibers_plans plans;
+    bool combines;                            /* sums of a warp as the stand-in has them */
     int64_t launches, switches, convolutions; /* so far */
     char why[200]; /* of the first fault: threads that wait for ever, no block */
 } fibers;

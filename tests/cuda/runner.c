@@ -108,22 +108,30 @@ void dg_cuda_barrier(int line)
     release(0, now.place.threads, self);
 }
 
-const uint64_t *dg_cuda_meet(int line, uint64_t value)
+/* combine: NULL, or for the last to come. */
+static const uint64_t *meet(int line, uint64_t value, void (*combine)(uint64_t *values))
 {
     int self = now.place.thread;
     warp *w = &now.warps[self / DG_CUDA_WARP];
-    const uint64_t *values = w->values[w->turn];
+    uint64_t *values = w->values[w->turn];
 
     now.waiting[self] = line;
-    w->values[w->turn][self % DG_CUDA_WARP] = value;
+    values[self % DG_CUDA_WARP] = value;
     if (++w->arrived < DG_CUDA_WARP) {
         go_on(now.on[self]);
         return values;
     }
+    if (combine)
+        combine(values);
     w->arrived = 0;
     w->turn = !w->turn;
     release(self / DG_CUDA_WARP * DG_CUDA_WARP, DG_CUDA_WARP, self);
     return values;
+}
+
+const uint64_t *dg_cuda_meet(int line, uint64_t value)
+{
+    return meet(line, value, NULL);
 }
 
 /* ---- a launch -------------------------------------------------------------------------------- */
@@ -164,6 +172,7 @@ void runner_run(dg_cuda_function f, dg_cuda_grid grid, const void *params, const
     now.here = here;
     now.place = (dg_cuda_fibers){ .threads = grid.threads,
                                   .blocks = grid.blocks,
+                                  .reduce = meet,
                                   .shared = malloc(grid.shared ? grid.shared : 1) };
     if (!now.place.shared)
         abort();

@@ -94,6 +94,7 @@ static void run(walker *w, const dg_instr *instr, int type, const dg_cuda_kernel
     int rc;
 
     f.plans = w->plans;
+    f.combines = seed == LITTLE_MEMORY;
     for (size_t i = 0; i < sizeof adapt / sizeof adapt[0] && seed == LITTLE_MEMORY; i++)
         if (strcmp(adapt[i].op, instr->op->name) == 0)
             f.queue.shared_limit = adapt[i].shared;
@@ -137,7 +138,8 @@ static void check_with(walker *w, dg_interpreter *m, const dg_instr *instr, int 
     copy_operands(w->arena, m, instr, sample_types[type], other);
     share_places(instr, other);
     run(w, instr, type, k, other, &m->control, LITTLE_MEMORY, &on);
-    check_bits(w, instr, type, "another order of threads, in place,", got, other);
+    check_bits(w, instr, type, "another order of threads, in place, with sums at once,", got,
+               other);
 
     copy_operands(w->arena, m, instr, sample_types[type], other);
     copy_operands(w->arena, m, instr, sample_types[type], got);
