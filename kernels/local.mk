@@ -30,7 +30,8 @@ host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/
 host_pairs_sources += kernels/host/simd/attention.c
 libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c kernels/cuda/service.c \
 	kernels/cuda/addition.c
-cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h \
+cuda_sources += kernels/cuda/device.h kernels/cuda/on_cpu.h kernels/cuda/layout.h \
+	kernels/cuda/total.h \
 	kernels/cuda/box.h kernels/cuda/stored.h kernels/cuda/conv.c kernels/cuda/pack.c \
 	kernels/cuda/product.c kernels/cuda/elementwise.c kernels/cuda/norm.h kernels/cuda/norm.c \
 	kernels/cuda/layer_norm.c kernels/cuda/statistics.c \

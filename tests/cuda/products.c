@@ -50,7 +50,8 @@ static void spread(double *to, const void *from, const dg_cuda_product *p, int64
 #if defined(__x86_64__) && !SANITIZED
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
-static void add_row(double *restrict sum, const double *restrict b, double x, int64_t n)
+static void
+add_row(double *restrict sum, const double *restrict b, double x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         sum[i] += x * b[i];
