@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -74,6 +75,66 @@ static bool lock_log(FILE *f)
     return true;
 }
 
+static bool has_open(const char *pid, const struct stat *log)
+{
+    char path[64];
+    struct stat st;
+    bool found = false;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%.16s/fd", pid);
+    dir = opendir(path);
+    for (struct dirent *e; dir && !found && (e = readdir(dir));)
+        found = fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && st.st_dev == log->st_dev &&
+                st.st_ino == log->st_ino;
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+/* The first other process that has the log open: the run in the folder, or a child that it left. 0:
+ * none can be seen. */
+static long holder_of(const char *log)
+{
+    DIR *dir = opendir("/proc");
+    long first = 0, pid;
+    struct stat st;
+
+    if (dir && stat(log, &st) == 0)
+        for (struct dirent *e; (e = readdir(dir));) {
+            pid = strtol(e->d_name, NULL, 10);
+            if (pid > 0 && pid != getpid() && (!first || pid < first) && has_open(e->d_name, &st))
+                first = pid;
+        }
+    if (dir)
+        closedir(dir);
+    return first;
+}
+
+static int refuse_busy(dg_train *t, const char *log, dg_diag *d)
+{
+    const long pid = holder_of(log);
+    char comm[64], name[32] = "?";
+    FILE *f;
+
+    snprintf(comm, sizeof comm, "/proc/%ld/comm", pid);
+    f = pid ? fopen(comm, "re") : NULL;
+    if (f && fgets(name, sizeof name, f))
+        name[strcspn(name, "\n")] = '\0';
+    if (f)
+        fclose(f);
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-busy",
+            "another run is writing into this folder%s",
+            pid ? "" : ", or a process that it left behind has its log open");
+    if (pid)
+        dg_note(d, (dg_where){ .file = log }, "process %ld (%s) has it open", pid, name);
+    dg_help(d, "--out names another; detrgraph ctl %s status asks the run in it%s",
+            dg_shell(t->arena, t->out),
+            pid ? dg_printf(t->arena, "; if none answers, kill %ld ends what it left behind", pid)
+                : "");
+    return -DG_EINPUT;
+}
+
 static bool is_same(const dg_train *t)
 {
     struct stat st;
@@ -112,11 +173,7 @@ static int open_log(dg_train *t, bool resumed, dg_diag *d)
     f = fdopen(fd, "a");
     if (f && !lock_log(f)) {
         fclose(f);
-        dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-busy",
-                "another run is writing into this folder");
-        dg_help(d, "--out names another; detrgraph ctl %s status asks the run in it",
-                dg_shell(t->arena, t->out));
-        return -DG_EINPUT;
+        return refuse_busy(t, log, d);
     }
     if (!f || (!resumed && ftruncate(fileno(f), 0))) {
         char buf[128];
