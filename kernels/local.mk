@@ -18,7 +18,7 @@ ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels
 	kernels/ref/topk.c kernels/ref/random.c kernels/ref/denoise.c kernels/ref/match.c \
 	kernels/ref/mask.c kernels/ref/mask_loss.c \
 	kernels/ref/loss.c kernels/ref/boxes.c kernels/ref/ranks.c kernels/ref/update.c \
-	kernels/ref/iou.h kernels/ref/anchors.c kernels/ref/sample.c kernels/ref/nms.c \
+	kernels/ref/heap.h kernels/ref/iou.h kernels/ref/anchors.c kernels/ref/sample.c kernels/ref/nms.c \
 	kernels/ref/roi.h kernels/ref/roi.c kernels/ref/dense.c
 host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/host/simd/cast.h \
 	kernels/host/simd/batch_norm.c kernels/host/simd/cast.c kernels/host/simd/elementwise.c \

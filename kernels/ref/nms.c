@@ -9,35 +9,12 @@
 
 #include <detrgraph/heads.h>
 
+#include "kernels/ref/heap.h"
 #include "kernels/ref/iou.h"
 
 static bool is_scored(const real *score, int64_t i)
 {
     return score[i] > -(real)INFINITY; /* NaN is not */
-}
-
-static bool better(const real *x, int32_t i, int32_t k)
-{
-    return x[i] > x[k] || (i < k && x[i] == x[k]);
-}
-
-static void sink(const real *x, int32_t *heap, int64_t n, int64_t at)
-{
-    for (;;) {
-        int64_t child = 2 * at + 1;
-
-        if (child >= n)
-            return;
-        if (child + 1 < n && better(x, heap[child + 1], heap[child]))
-            child++;
-        if (better(x, heap[at], heap[child]))
-            return;
-        int32_t swap = heap[at];
-
-        heap[at] = heap[child];
-        heap[child] = swap;
-        at = child;
-    }
 }
 
 /* ---- nms: boxes [B,N,4] score group [B,N] -> row [B,n] count [B] ----------------------------- */
@@ -73,13 +50,10 @@ static void keep_of_images(const dg_args *a, int64_t begin, int64_t end, int thr
         for (int64_t i = 0; i < n; i++)
             if (is_scored(score, i) && has_area(boxes + i * 4))
                 heap[left++] = (int32_t)i;
-        for (int64_t i = left / 2 - 1; i >= 0; i--)
-            sink(score, heap, left, i);
+        heap_make(score, heap, left);
         while (left && kept < f->n) {
-            int32_t best = heap[0];
+            int32_t best = heap_take(score, heap, &left);
 
-            heap[0] = heap[--left];
-            sink(score, heap, left, 0);
             if (!suppressed(boxes, group, best, row, kept, f->iou))
                 row[kept++] = best;
         }

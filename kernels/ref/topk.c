@@ -1,53 +1,19 @@
 /* topk.c: the k largest of a list, descending: queries for the decoder, detections for the
  * evaluation.
  *
- * Ties go to the lower index and NaN comes last, so that every backend picks the same. A heap of
- * indices with the best on top yields them one by one: O(n + k log n). */
+ * Ties go to the lower index and NaN comes last. A heap yields them one by one: O(n + k log n). */
 #include <math.h>
 
-#include "kernels/ref/ref.h"
-
-/* True if entry i ranks before entry k. */
-static bool better(const real *x, int32_t i, int32_t k)
-{
-    bool i_nan = x[i] != x[i], k_nan = x[k] != x[k];
-
-    if (i_nan || k_nan)
-        return i_nan == k_nan ? i < k : k_nan;
-    return x[i] > x[k] || (x[i] == x[k] && i < k);
-}
-
-static void sink(const real *x, int32_t *heap, int64_t n, int64_t at)
-{
-    for (;;) {
-        int64_t child = 2 * at + 1;
-
-        if (child >= n)
-            return;
-        if (child + 1 < n && better(x, heap[child + 1], heap[child]))
-            child++;
-        if (better(x, heap[at], heap[child]))
-            return;
-        int32_t swap = heap[at];
-
-        heap[at] = heap[child];
-        heap[child] = swap;
-        at = child;
-    }
-}
+#include "kernels/ref/heap.h"
 
 /* Writes the indices of the k best of x[0..n-1] to best; heap has room for n. */
 static void pick_best(const real *x, int64_t n, int64_t k, int32_t *heap, int32_t *best)
 {
     for (int64_t i = 0; i < n; i++)
         heap[i] = (int32_t)i;
-    for (int64_t i = n / 2 - 1; i >= 0; i--)
-        sink(x, heap, n, i);
-    for (int64_t i = 0; i < k; i++) {
-        best[i] = heap[0];
-        heap[0] = heap[--n];
-        sink(x, heap, n, 0);
-    }
+    heap_make(x, heap, n);
+    for (int64_t i = 0; i < k; i++)
+        best[i] = heap_take(x, heap, &n);
 }
 
 /* Workspace for a heap and the k best of one image. */

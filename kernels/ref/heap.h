@@ -1,0 +1,54 @@
+/* heap.h: indices of numbers x[...], the best on top: the largest number, of equal ones that of the
+ * lower index, NaN last, so that every backend picks the same. */
+#ifndef DG_KERNELS_REF_HEAP_H
+#define DG_KERNELS_REF_HEAP_H
+
+#include "kernels/ref/ref.h"
+
+/* True if index i is better than k. */
+static inline bool heap_better(const real *x, int32_t i, int32_t k)
+{
+    bool i_nan = x[i] != x[i], k_nan = x[k] != x[k];
+
+    if (i_nan || k_nan)
+        return i_nan == k_nan ? i < k : k_nan;
+    return x[i] > x[k] || (x[i] == x[k] && i < k);
+}
+
+static inline void heap_sink(const real *x, int32_t *heap, int64_t n, int64_t at)
+{
+    for (;;) {
+        int64_t child = 2 * at + 1;
+
+        if (child >= n)
+            return;
+        if (child + 1 < n && heap_better(x, heap[child + 1], heap[child]))
+            child++;
+        if (heap_better(x, heap[at], heap[child]))
+            return;
+        int32_t swap = heap[at];
+
+        heap[at] = heap[child];
+        heap[child] = swap;
+        at = child;
+    }
+}
+
+/* Orders n indices in any order. */
+static inline void heap_make(const real *x, int32_t *heap, int64_t n)
+{
+    for (int64_t i = n / 2 - 1; i >= 0; i--)
+        heap_sink(x, heap, n, i);
+}
+
+/* Removes the best of *n, which is at least 1. */
+static inline int32_t heap_take(const real *x, int32_t *heap, int64_t *n)
+{
+    int32_t best = heap[0];
+
+    heap[0] = heap[--*n];
+    heap_sink(x, heap, *n, 0);
+    return best;
+}
+
+#endif
