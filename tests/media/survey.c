@@ -388,6 +388,37 @@ static void printed(void **state)
     no_diagnostics(p);
 }
 
+/* Images are as large as they are, within limits, unless their boxes are small. */
+static void advised_sizes(void **state)
+{
+    static const struct {
+        int side, box, size; /* of images, of boxes, advised */
+    } cases[] = {
+        { 64, 14, 320 },  { 320, 17, 320 }, { 320, 11, 480 },  { 250, 8, 480 },
+        { 500, 12, 640 }, { 700, 30, 640 }, { 1000, 12, 896 }, { 1000, 8, 1024 },
+    };
+    place *p = *state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int side = cases[i].side, box = cases[i].box;
+        char name[16], file[64], text[400];
+        dg_survey *s;
+
+        snprintf(name, sizeof name, "set%zu", i);
+        snprintf(file, sizeof file, "%s/annotations/train.json", name);
+        snprintf(text, sizeof text,
+                 "{\"images\":[{\"id\":1,\"file_name\":\"a.png\",\"width\":%d,\"height\":%d}],"
+                 "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"iscrowd\":0,"
+                 "\"bbox\":[0,0,%d,%d],\"area\":%d}],"
+                 "\"categories\":[{\"id\":1,\"name\":\"a\"}]}",
+                 side, side / 2, box, box, box * box);
+        write_text(p, file, text);
+        s = survey(p, name, false);
+        assert_int_equal(s->advice.size, cases[i].size);
+        dg_survey_close(&s);
+    }
+}
+
 /* What was written is read back whole, and drawn alike. */
 static void read_back(void **state)
 {
@@ -546,6 +577,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(faults_of_other_forms, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(printed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(advised_sizes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(read_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(layouts, set_up, tear_down),
