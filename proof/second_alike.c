@@ -5,12 +5,19 @@
 
 #include <string.h>
 
+static bool is_one_number(const dg_value *x)
+{
+    for (int i = 0; i < x->shape.rank; i++)
+        if (x->shape.d[i] != 1)
+            return false;
+    return true;
+}
+
 static bool same_value(const dg_value *x, const dg_value *y)
 {
     return x->dtype == y->dtype && x->space == y->space && x->producer == y->producer &&
            x->param == y->param && x->own == y->own && x->own_axis == y->own_axis &&
-           x->shape.rank == y->shape.rank &&
-           (dg_shape_elements(x->shape) == 1) == (dg_shape_elements(y->shape) == 1);
+           x->shape.rank == y->shape.rank && is_one_number(x) == is_one_number(y);
 }
 
 static const dg_value *operand(const dg_program *p, const dg_instr *in, int k)
@@ -40,7 +47,7 @@ static bool makes_flag(const dg_program *p, const dg_instr *in)
 {
     const dg_value *y = in->n_out == 1 ? operand(p, in, in->n_in) : NULL;
 
-    return y && y->dtype == DG_I32 && dg_shape_elements(y->shape) == 1;
+    return y && y->dtype == DG_I32 && is_one_number(y);
 }
 
 static bool same_instr(const dg_program *p, const dg_instr *x, const dg_program *q,

@@ -3,6 +3,7 @@
 #include "graph/edit.h"
 #include "proof/proof.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -197,19 +198,24 @@ typedef struct sizes_job {
     const dg_second_host *h;
     bool compares; /* a program like the scope's first, as it was lowered, needs no look */
     int n;
-    sized *at; /* the sizes but the first */
+    sized *at;       /* the sizes but the first */
+    atomic_int next; /* the one that no thread has taken yet */
+    atomic_bool wrong;
 } sizes_job;
 
-/* The programs of other sizes are many and large: one is closed before the next is made. */
+/* The programs of other sizes are many and large: one is closed before the next is made. A thread
+ * takes the next size when it is done with one, for cores are not equally fast. Those before a
+ * wrong one have all been taken. */
 static void check_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const sizes_job *j = ctx;
+    sizes_job *j = ctx;
     dg_graph own = *j->c->g; /* the texts of messages go to its arena: one for each thread */
-    bool go_on = true;
 
+    (void)begin;
+    (void)end;
     (void)thread;
     own.arena = dg_arena_open();
-    for (int64_t k = begin; k < end && go_on; k++) {
+    for (int k; !j->wrong && (k = atomic_fetch_add(&j->next, 1)) < j->n;) {
         sized *at = &j->at[k];
         dg_program *p;
 
@@ -219,7 +225,8 @@ static void check_range(void *ctx, int64_t begin, int64_t end, int thread)
         if (at->rc == 0 && !(j->compares && dg_second_alike(j->s->first, p)))
             at->second_rc = look_again(j->c, j->s, j->h, p, at->second);
         dg_program_close(&p);
-        go_on = at->rc == 0;
+        if (at->rc < 0)
+            j->wrong = true;
     }
     dg_arena_close(&own.arena);
 }
@@ -262,6 +269,7 @@ static int tell_others(checked *c, sizes_job *j, dg_diag *d)
 static int check_sizes(checked *c, checked_scope *s, dg_diag *d)
 {
     const bool extended = dg_registry_is_extended(c->g->registry);
+    const int threads = extended ? 1 : dg_threads_available();
     sizes_job j = { .c = c, .s = s, .at = DG_NEW_N(c->a, s->n_sizes, sized) };
     int rc;
 
@@ -277,7 +285,7 @@ static int check_sizes(checked *c, checked_scope *s, dg_diag *d)
         dg_params_seal(c->params); /* as passes do, and threads must not */
     if (!j.compares)
         look_at_first(c, s, j.h);
-    dg_parallel_for(extended ? 1 : dg_threads_available(), j.n, check_range, &j);
+    dg_parallel_for(threads, j.n < threads ? j.n : threads, check_range, &j);
     if (j.compares)
         look_at_first(c, s, j.h);
     rc = tell_others(c, &j, d);
