@@ -146,12 +146,8 @@ static void advise_queries(dg_survey *s)
     s->advice.denoising = (int)fmin(fmax(10 * most, 20), 100);
 }
 
-/* Two cells of the finest map: smaller boxes are hard to see. */
-static const double least_box = 16;
-
 /* Advises an image size: the longer side of most images, in steps of 32, from 320 to 640; up to
- * 1024 if the smallest tenth of the boxes would shrink below 10 pixels. Smaller images than 640 are
- * enlarged, up to twice, until it has 16 (docs/data.md). */
+ * 1024 if the smallest tenth of the boxes would shrink below 10 pixels. */
 static void advise(dg_survey *s)
 {
     float *sides = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *sides),
@@ -194,12 +190,10 @@ static void advise(dg_survey *s)
     while (size + 64 <= fmin(32 * ceil(side / 32), 1024) &&
            s->advice.small_side * size / side < 10 && m)
         size += 64;
-    while (size + 32 <= fmin(2 * side, 640) && s->advice.small_side * size / side < least_box && m)
-        size += 32;
     s->advice.size = (int)size;
     s->advice.small_scaled = s->advice.small_side * size / side;
     /* what is hard to see already gets no smaller */
-    s->advice.zoom = fmin(s->advice.zoom, s->advice.small_scaled / least_box);
+    s->advice.zoom = fmin(s->advice.zoom, s->advice.small_scaled / 12);
     s->advice.zoom = fmin(fmax(floor(10 * s->advice.zoom) / 10, 1), 4);
     advise_queries(s);
     s->advice.max_objects = s->most_objects < 10 ? 10 : (int)(s->most_objects + 9) / 10 * 10;
