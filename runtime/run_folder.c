@@ -81,11 +81,13 @@ static bool has_open(const char *pid, const struct stat *log)
     struct stat st;
     bool found = false;
     DIR *dir;
+    int fd;
 
     snprintf(path, sizeof path, "/proc/%.16s/fd", pid);
     dir = opendir(path);
-    for (struct dirent *e; dir && !found && (e = readdir(dir));)
-        found = fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && st.st_dev == log->st_dev &&
+    fd = dir ? dirfd(dir) : -1;
+    for (struct dirent *e; fd >= 0 && !found && (e = readdir(dir));)
+        found = fstatat(fd, e->d_name, &st, 0) == 0 && st.st_dev == log->st_dev &&
                 st.st_ino == log->st_ino;
     if (dir)
         closedir(dir);

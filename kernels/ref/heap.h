@@ -12,7 +12,7 @@ static inline bool heap_better(const real *x, int32_t i, int32_t k)
 
     if (i_nan || k_nan)
         return i_nan == k_nan ? i < k : k_nan;
-    return x[i] > x[k] || (x[i] == x[k] && i < k);
+    return x[i] > x[k] || (i < k && x[i] == x[k]);
 }
 
 static inline void heap_sink(const real *x, int32_t *heap, int64_t n, int64_t at)
