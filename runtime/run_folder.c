@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,10 +76,23 @@ static bool lock_log(FILE *f)
     return true;
 }
 
+/* Only what has the log's name is looked at: another file may be on a disk that does not answer. */
+static bool is_log(int dir, const char *link, const struct stat *log)
+{
+    char to[PATH_MAX];
+    const ssize_t n = readlinkat(dir, link, to, sizeof to - 1);
+    struct stat st;
+
+    if (n < 0)
+        return false;
+    to[n] = '\0';
+    return dg_path_ends(to, "/run.log") && fstatat(dir, link, &st, 0) == 0 &&
+           st.st_dev == log->st_dev && st.st_ino == log->st_ino;
+}
+
 static bool has_open(const char *pid, const struct stat *log)
 {
     char path[64];
-    struct stat st;
     bool found = false;
     DIR *dir;
     int fd;
@@ -87,8 +101,7 @@ static bool has_open(const char *pid, const struct stat *log)
     dir = opendir(path);
     fd = dir ? dirfd(dir) : -1;
     for (struct dirent *e; fd >= 0 && !found && (e = readdir(dir));)
-        found = fstatat(fd, e->d_name, &st, 0) == 0 && st.st_dev == log->st_dev &&
-                st.st_ino == log->st_ino;
+        found = is_log(fd, e->d_name, log);
     if (dir)
         closedir(dir);
     return found;
