@@ -1,6 +1,6 @@
 /* device.h: the part of CUDA that kernels use, and what all kernels share.
  *
- * nvcc maps it to the device. A C compiler maps it to the functions of dg_cuda_fibers, which
+ * nvcc maps it to the device. A C compiler maps it to the functions of on_cpu.h, which
  * tests/cuda implements: the threads of a block are then fibers that run one after another, in any
  * order between two places where they meet. What stands here is all that a kernel may use:
  *
@@ -125,6 +125,8 @@ typedef struct dg_blocks {
                                 (c)->first[i + 1] - (c)->first[i], MARK);  \
     } while (0)
 
+#define DG_CUDA_MAYBE __attribute__((unused))
+
 #ifdef __CUDACC__
 
 #define DEVICE static __device__ __forceinline__
@@ -150,7 +152,6 @@ typedef struct dg_blocks {
         DG_CUDA_ALL_OF_MANY(name, type, &c, (int64_t)blockIdx.x, DG_CUDA_MARK);                   \
     }                                                                                             \
     KERNEL(name, type)
-#define DG_CUDA_MAYBE __attribute__((unused))
 #define DG_CUDA_MARK(mark)                                    \
     do {                                                      \
         if (here.word)                                        \

@@ -33,7 +33,6 @@
         DG_CUDA_ALL_OF_MANY(name, type, c, block, DG_CUDA_MARK);                     \
     }                                                                                \
     KERNEL(name, type)
-#define DG_CUDA_MAYBE __attribute__((unused))
 #define DG_CUDA_MARK(mark)                                                  \
     do {                                                                    \
         if (here.word)                                                      \
