@@ -176,6 +176,8 @@ static void add_numbers(lines *l, const top *t)
         if (isfinite(n->device_memory_bytes))
             add_part(l, "%s of the device",
                      dg_human_bytes(n->device_memory_bytes, text, sizeof text));
+        if (isfinite(n->device_share))
+            add_part(l, "device %.0f %% busy", 100 * n->device_share);
     } else {
         add_part(l, "no step is done yet");
     }

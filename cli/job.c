@@ -193,6 +193,7 @@ void dg_job_json(dg_str *s, const dg_job *j, const dg_now *n)
                     { "step_seconds", n->step_s },
                     { "data_share", n->data_share },
                     { "wait_share", n->wait_share },
+                    { "device_share", n->device_share },
                     { "memory_bytes", n->memory_bytes },
                     { "device_memory_bytes", n->device_memory_bytes },
                     { "left_seconds", n->left_s },

@@ -64,7 +64,7 @@ const char *const dg_report_script[] = {
     "  if (n.rank.length > 64) box.append(element('p', `and ${n.rank.length - 64} more`, "
     "'note'));\n"
     "  return box;\n"
-    "}\n"
+    "}\n",
     "function strip(r, several) {\n"
     "  const n = r.now, state = stateOf(r), at = element('div', undefined, 'run');\n"
     "  const line = element('p', undefined, 'now');\n"
@@ -95,6 +95,9 @@ const char *const dg_report_script[] = {
     "  cards.append(card(bytes(n.memory_bytes), 'memory of rank 0'));\n"
     "  if (known(n.device_memory_bytes))\n"
     "    cards.append(card(bytes(n.device_memory_bytes), 'memory of its device, in use'));\n"
+    "  if (known(n.device_share))\n"
+    "    cards.append(card(`${Math.round(100 * n.device_share)} %`, 'of a step its device "
+    "works'));\n"
     "  at.append(cards);\n"
     "  if (n.rank.length) at.append(ranks(n));\n"
     "  return at;\n"

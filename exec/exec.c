@@ -358,21 +358,25 @@ static int walk(dg_exec *x, int begin, int end, dg_segment segment, int *before,
 /* Replays instead of walking where the device can do without the host. */
 static int replay(dg_exec *x, int begin, int end, dg_segment segment, int *before, dg_diag *d)
 {
-    bool done;
-    int rc = dg_replay(x, begin, end, segment, &done);
+    bool done = false;
+    int rc = dg_timing_stretch_begin(x);
 
+    rc = rc ? rc : dg_replay(x, begin, end, segment, &done);
     if (rc < 0)
         return dg_exec_failed(x, DG_NO_MARK, rc, d);
     if (!done)
-        return walk(x, begin, end, segment, before, d);
-    for (int i = begin; i < end; i++) {
+        DG_TRY(walk(x, begin, end, segment, before, d));
+    for (int i = begin; done && i < end; i++) {
         if (x->p->instrs.items[i].segment != segment)
             continue;
         *before = i;
         if (x->probe)
             dg_monitor_probe_collect(x->probe, i);
     }
-    return 0;
+    rc = dg_timing_stretch_end(x);
+    rc = rc < 0 ? dg_exec_failed(x, DG_NO_MARK, rc, d) : 0;
+out:
+    return rc;
 }
 
 static int take_batch(dg_exec *x, dg_diag *d)

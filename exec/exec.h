@@ -54,6 +54,9 @@ typedef struct dg_exec_counts {
     int64_t waits;
     int64_t ahead;   /* batches that had been written ahead of time */
     double waited_s; /* in those waits */
+    /* in which the device worked on what the host has waited for since, by the device's clock;
+     * without the work of collectives. 0: it has none */
+    double device_s;
 } dg_exec_counts;
 dg_exec_counts dg_exec_count(const dg_exec *x);
 /* Reads or writes any value by number; its contents are defined only while the plan keeps it. */

@@ -122,6 +122,11 @@ bool dg_timing_possible(const dg_exec *x);
 int dg_timing_begin(dg_exec *x) DG_MUST_USE;
 int dg_timing_run(dg_exec *x, int i, dg_diag *d) DG_MUST_USE;
 int dg_timing_end(dg_exec *x, dg_diag *d) DG_MUST_USE;
+/* Around instructions of runs without times. Once the device has done them, read_stretches adds
+ * what they took to n.device_s. */
+int dg_timing_stretch_begin(dg_exec *x) DG_MUST_USE;
+int dg_timing_stretch_end(dg_exec *x) DG_MUST_USE;
+int dg_timing_read_stretches(dg_exec *x) DG_MUST_USE;
 void dg_timing_close(dg_exec *x);
 /* Shows the values made since the last call, then announces a possible wait. */
 int dg_observe_before_wait(dg_exec *x, dg_diag *d) DG_MUST_USE;

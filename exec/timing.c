@@ -1,6 +1,9 @@
 /* timing.c: how long instructions take. Where the device has a clock, a pair of its events stands
  * around each instruction and is read behind the run; the run begins on an idle device. Elsewhere
- * the host waits for each instruction. */
+ * the host waits for each instruction.
+ *
+ * Runs that nobody times have a pair around each stretch of instructions that the device does
+ * without the host, read where the host waits anyway: how busy the device is costs no wait. */
 #include "base/log.h"
 #include "exec/exec_internal.h"
 
@@ -10,17 +13,32 @@ typedef struct timed {
     int64_t pieces;
 } timed;
 
-struct dg_timing {
-    double zero_s;  /* of the monotonic clock, when the run began */
-    dg_event *zero; /* the same moment, on the lane */
+typedef struct times {
     DG_VEC(timed) all;
-    int n; /* of this run */
+    int n; /* in use, of those */
+} times;
+
+struct dg_timing {
+    double zero_s;   /* of the monotonic clock, when the run began */
+    dg_event *zero;  /* the same moment, on the lane */
+    times instrs;    /* of this run */
+    times stretches; /* not read yet */
 };
 
 /* Debugging waits for every instruction. */
 bool dg_timing_possible(const dg_exec *x)
 {
     return x->backend->stamp_open && !x->debug.what && !x->at_once;
+}
+
+/* NULL: no memory for its events. */
+static dg_timing *open_timing(dg_exec *x)
+{
+    if (!x->timing) {
+        x->timing = DG_NEW(x->arena, dg_timing);
+        x->timing->zero = x->backend->stamp_open(x->backend);
+    }
+    return x->timing->zero ? x->timing : NULL;
 }
 
 /* The lane is empty then, so that both clocks show the same moment. */
@@ -31,13 +49,9 @@ int dg_timing_begin(dg_exec *x)
 
     if (!dg_timing_possible(x))
         return 0;
-    if (!x->timing) {
-        x->timing = DG_NEW(x->arena, dg_timing);
-        x->timing->zero = b->stamp_open(b);
-    }
-    if (!x->timing->zero)
+    if (!open_timing(x))
         return -DG_EMEMORY;
-    x->timing->n = 0;
+    x->timing->instrs.n = 0;
     rc = b->finish(b);
     rc = rc ? rc : b->event_record(b, x->timing->zero, DG_LANE_COMPUTE);
     rc = rc ? rc : b->event_wait(b, x->timing->zero);
@@ -45,28 +59,31 @@ int dg_timing_begin(dg_exec *x)
     return rc;
 }
 
-static timed *next(dg_exec *x)
+/* The first that is not in use; NULL: no memory. */
+static timed *next(dg_exec *x, times *list)
 {
-    dg_timing *m = x->timing;
+    timed *t;
 
-    if (m->n == m->all.n) {
+    if (list->n == list->all.n) {
         timed one = { .begin = x->backend->stamp_open(x->backend),
                       .end = x->backend->stamp_open(x->backend) };
 
-        DG_PUSH(x->arena, m->all, one);
+        DG_PUSH(x->arena, list->all, one);
     }
-    return m->all.items[m->n].begin && m->all.items[m->n].end ? &m->all.items[m->n++] : NULL;
+    t = &list->all.items[list->n];
+    return t->begin && t->end ? t : NULL;
 }
 
 static int run_by_its_clock(dg_exec *x, int i, dg_diag *d)
 {
     dg_backend *b = x->backend;
     int64_t before = b->n_put;
-    timed *t = next(x);
+    timed *t = next(x, &x->timing->instrs);
     int rc = t ? b->event_record(b, t->begin, DG_LANE_COMPUTE) : -DG_EMEMORY;
 
     if (rc < 0)
         return dg_exec_failed(x, i, rc, d);
+    x->timing->instrs.n++;
     DG_TRY(dg_exec_run_instr(x, i, d));
     t->instr = i;
     t->pieces = b->n_put - before;
@@ -104,12 +121,13 @@ int dg_timing_end(dg_exec *x, dg_diag *d)
     if (!dg_timing_possible(x))
         return 0;
     DG_TRY(dg_exec_settle(x, d));
-    for (int k = 0; k < m->n && rc == 0; k++) {
-        const timed *t = &m->all.items[k];
+    for (int k = 0; k < m->instrs.n && rc == 0; k++) {
+        const timed *t = &m->instrs.all.items[k];
         dg_ran how = { .pieces = t->pieces };
 
         rc = b->seconds(b, m->zero, t->begin, &how.begin_s);
         rc = rc ? rc : b->seconds(b, m->zero, t->end, &how.end_s);
+        x->n.device_s += how.end_s - how.begin_s;
         how.begin_s += m->zero_s;
         how.end_s += m->zero_s;
         if (rc == 0)
@@ -121,18 +139,62 @@ out:
     return rc;
 }
 
+int dg_timing_stretch_begin(dg_exec *x)
+{
+    dg_backend *b = x->backend;
+    timed *t;
+
+    if (!dg_timing_possible(x))
+        return 0;
+    t = open_timing(x) ? next(x, &x->timing->stretches) : NULL;
+    return t ? b->event_record(b, t->begin, DG_LANE_COMPUTE) : -DG_EMEMORY;
+}
+
+int dg_timing_stretch_end(dg_exec *x)
+{
+    times *list;
+
+    if (!dg_timing_possible(x))
+        return 0;
+    list = &x->timing->stretches;
+    return x->backend->event_record(x->backend, list->all.items[list->n++].end, DG_LANE_COMPUTE);
+}
+
+int dg_timing_read_stretches(dg_exec *x)
+{
+    dg_backend *b = x->backend;
+    times *list = x->timing ? &x->timing->stretches : NULL;
+    int rc = 0;
+
+    for (int k = 0; list && k < list->n && rc == 0; k++) {
+        double s = 0;
+
+        rc = b->seconds(b, list->all.items[k].begin, list->all.items[k].end, &s);
+        x->n.device_s += s;
+    }
+    if (list)
+        list->n = 0;
+    return rc;
+}
+
+static void close_times(dg_backend *b, times *list)
+{
+    for (int k = 0; k < list->all.n; k++) {
+        if (list->all.items[k].begin)
+            b->event_close(b, &list->all.items[k].begin);
+        if (list->all.items[k].end)
+            b->event_close(b, &list->all.items[k].end);
+    }
+}
+
 void dg_timing_close(dg_exec *x)
 {
     dg_backend *b = x->backend;
 
     if (!x->timing)
         return;
-    for (int k = 0; k < x->timing->all.n; k++) {
-        if (x->timing->all.items[k].begin)
-            b->event_close(b, &x->timing->all.items[k].begin);
-        if (x->timing->all.items[k].end)
-            b->event_close(b, &x->timing->all.items[k].end);
-    }
+    close_times(b, &x->timing->instrs);
+    close_times(b, &x->timing->stretches);
     if (x->timing->zero)
         b->event_close(b, &x->timing->zero);
 }

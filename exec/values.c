@@ -61,6 +61,7 @@ int dg_exec_settle(dg_exec *x, dg_diag *d)
     DG_TRY(b->event_record(b, x->event, DG_LANE_COMPUTE));
     DG_TRY(b->event_wait(b, x->event));
     x->n.waited_s += dg_monotonic_s() - began;
+    DG_TRY(dg_timing_read_stretches(x));
 out:
     x->settled = rc == 0; /* a failure is said to every caller */
     return rc < 0 ? dg_exec_failed(x, DG_NO_MARK, rc, d) : 0;

@@ -42,6 +42,7 @@ static const dg_now nothing = { .loss = NAN,
                                 .step_s = NAN,
                                 .data_share = NAN,
                                 .wait_share = NAN,
+                                .device_share = NAN,
                                 .memory_bytes = NAN,
                                 .device_memory_bytes = NAN,
                                 .left_s = -1,
@@ -144,6 +145,7 @@ static void take_line(dg_metrics_tail *f, const dg_json *o)
     mean_in(&n->step_s, seconds);
     mean_in(&n->data_share, dg_json_number(o, "data_seconds") / seconds);
     mean_in(&n->wait_share, dg_json_number(o, "wait_seconds") / seconds);
+    mean_in(&n->device_share, dg_json_number(o, "device_seconds") / seconds);
 }
 
 static uint64_t hash_head(int fd, size_t n)

@@ -17,6 +17,7 @@ typedef struct dg_now {
     double images_per_s, step_s;  /* running means */
     /* shares of the step that rank 0 waited for data, and for other ranks */
     double data_share, wait_share;
+    double device_share;        /* in which its GPU worked; NaN: it computes on CPUs */
     double memory_bytes;        /* of rank 0 */
     double device_memory_bytes; /* of its GPU, used by all processes; NaN: it computes on CPUs */
     double left_s;              /* negative: unknown */

@@ -92,8 +92,9 @@ void dg_report_pictures(dg_page *p)
 static bool is_common(const char *name)
 {
     static const char *const common[] = {
-        "epoch",        "loss",         "grad_norm",    "lr",           "seconds",
-        "images_per_s", "data_seconds", "wait_seconds", "memory_bytes", "device_memory_bytes"
+        "epoch",          "loss",         "grad_norm",          "lr",
+        "seconds",        "images_per_s", "data_seconds",       "wait_seconds",
+        "device_seconds", "memory_bytes", "device_memory_bytes"
     };
 
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)

@@ -39,6 +39,7 @@ static void speed_figures(dg_page *p)
         dg_figure_add(p, &f, "whole step", dg_track_find(t, "seconds"), 0);
         dg_figure_add(p, &f, "waiting for data", dg_track_find(t, "data_seconds"), 1);
         dg_figure_add(p, &f, "waiting for other ranks", dg_track_find(t, "wait_seconds"), 2);
+        dg_figure_add(p, &f, "its device works", dg_track_find(t, "device_seconds"), 3);
         dg_figure_draw(p, &f);
     }
     over_runs(p,

@@ -334,6 +334,16 @@ out:
     return rc;
 }
 
+double dg_programs_device_s(const dg_programs *g)
+{
+    double s = 0;
+
+    for (int i = 0; i < g->compiled.n; i++)
+        if (g->compiled.items[i]->exec)
+            s += dg_exec_count(g->compiled.items[i]->exec).device_s;
+    return s;
+}
+
 int64_t dg_programs_elements(const dg_programs *g, dg_param_kind kind)
 {
     const dg_params *params = g->conf.params;

@@ -63,6 +63,8 @@ int dg_programs_fit(dg_programs *g, const dg_scope *scope, dg_size size, const d
 bool dg_programs_free(const dg_programs *g, const dg_world *w, int64_t *bytes);
 /* Bytes of parameters, slab and batch, as planned so far. */
 int64_t dg_programs_bytes(const dg_programs *g, bool train);
+/* For how long the device has worked for them all: the sum of dg_exec_counts.device_s. */
+double dg_programs_device_s(const dg_programs *g);
 /* Elements of all parameters of one kind, without padding. */
 int64_t dg_programs_elements(const dg_programs *g, dg_param_kind kind);
 

@@ -211,14 +211,14 @@ out:
     return rc;
 }
 
-/* Time that this rank has waited so far: for batches, and for other ranks. */
-typedef struct waits {
-    double data_s, wait_s;
-} waits;
+/* Seconds so far of waiting for batches and for other ranks, and of the device's work. */
+typedef struct times {
+    double data_s, wait_s, device_s;
+} times;
 
-static waits waits_of(const dg_train *t)
+static times spent_so_far(const dg_train *t)
 {
-    return (waits){ t->data_s, dg_world_cost(t->world).wait_s };
+    return (times){ t->data_s, dg_world_cost(t->world).wait_s, dg_programs_device_s(t->programs) };
 }
 
 /* Two logs may have numbers of one name: the later ones become NAME_2, NAME_3; so do all that have
@@ -245,7 +245,7 @@ static void own_metric(dg_metrics *m, double value, const char *name)
     dg_metric(m, value, "%s", name);
 }
 
-static int report_step(dg_train *t, dg_metrics *m, double seconds, const waits *waited, dg_diag *d)
+static int report_step(dg_train *t, dg_metrics *m, double seconds, const times *spent, dg_diag *d)
 {
     const dg_control *c = &t->step->control;
     const dg_progress *p = t->progress;
@@ -278,9 +278,11 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, const waits *
     own_metric(m, c->n_groups ? c->lr[c->n_groups - 1] : 0, "lr");
     own_metric(m, seconds, "seconds");
     own_metric(m, rate * (double)t->identity.accumulate, "images_per_s");
-    own_metric(m, waited->data_s, "data_seconds");
+    own_metric(m, spent->data_s, "data_seconds");
     if (t->world->comm)
-        own_metric(m, waited->wait_s, "wait_seconds");
+        own_metric(m, spent->wait_s, "wait_seconds");
+    if (spent->device_s > 0)
+        own_metric(m, spent->device_s, "device_seconds");
     own_metric(m, (double)dg_memory_resident(), "memory_bytes");
     if (!device->immediate && device->memory(device, &left, &total) == 0)
         own_metric(m, (double)(total - left), "device_memory_bytes");
@@ -333,7 +335,7 @@ static int one_step(dg_train *t, bool *end, dg_diag *d)
     dg_metrics *m = dg_metrics_open();
     bool updated = false;
     double begin = t->env->now_s(), seconds;
-    waits before = waits_of(t), now;
+    times before = spent_so_far(t), now;
     int rc;
 
     t->crossed = false;
@@ -346,10 +348,12 @@ static int one_step(dg_train *t, bool *end, dg_diag *d)
         t->step_s = t->step_s > 0 ? 0.9 * t->step_s + 0.1 * seconds : seconds;
         DG_TRY(dg_train_tick(t, d));
         dg_run_json_end_step(t, seconds);
-        now = waits_of(t);
+        now = spent_so_far(t);
         DG_TRY(trace_step(t, begin, seconds, d));
         DG_TRY(report_step(t, m, seconds,
-                           &(waits){ now.data_s - before.data_s, now.wait_s - before.wait_s }, d));
+                           &(times){ now.data_s - before.data_s, now.wait_s - before.wait_s,
+                                     now.device_s - before.device_s },
+                           d));
     }
 out:
     (void)dg_sinks_finish(&t->sinks, NULL, d);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "tests/tensor/rig.h"
 
 enum { N = 70, WIDE = 3000 /* elements: more than are computed in turn */ };
@@ -270,12 +271,49 @@ static void a_time_is_of_events_that_have_passed(void **state)
     rig_close(&r);
 }
 
+/* Recorded and replayed, without a wait for it, and still with a run that is timed in between. */
+static void how_busy_the_device_is_costs_no_wait(void **state)
+{
+    rig r = open_rig(true);
+    timer t = { .r = &r };
+    const dg_exec_observer clock = { .ctx = &t, .ran = note };
+    double x[WIDE] = { 0 }, flag = 1, result, before = 0;
+    dg_exec_counts n;
+
+    (void)state;
+    build(&r);
+    rig_compile(&r, DG_F32);
+    for (int i = 0; i < 5; i++) {
+        const double began = dg_monotonic_s();
+
+        t = (timer){ .r = &r, .last = -1 };
+        if (i == 3)
+            dg_exec_observe(r.x, &clock);
+        else
+            dg_exec_unobserve(r.x, &clock);
+        rig_input(&r, "x", x);
+        rig_input(&r, "flag", &flag);
+        rig_batch(&r);
+        if (i != 3)
+            assert_true(dg_exec_count(r.x).device_s == before); /* nobody has waited for it */
+        assert_int_equal(dg_exec_read(r.x, "total", &result, r.d), 0);
+        n = dg_exec_count(r.x);
+        assert_int_equal(n.waits, i + 1);
+        assert_true(n.device_s > before && n.device_s - before < dg_monotonic_s() - began);
+        before = n.device_s;
+    }
+    assert_int_equal(n.recordings, 1);
+    assert_int_equal(n.replays, 3);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_single_launches),
         cmocka_unit_test(products_read_cast_parameters),
         cmocka_unit_test(the_devices_clock_times_instructions),
+        cmocka_unit_test(how_busy_the_device_is_costs_no_wait),
         cmocka_unit_test(a_time_is_of_events_that_have_passed),
     };
 

@@ -339,14 +339,17 @@ static void follow(void **state)
     assert_true(n->left_s >= 0 && n->images_per_s > 0 && n->memory_bytes > 0 &&
                 isfinite(n->mean_loss));
     assert_true(isnan(n->device_memory_bytes)); /* a CPU has none of its own */
+    assert_true(isnan(n->device_share));
     assert_string_equal(n->state, "done");
     more = fopen(toy_path(t, "a/metrics.jsonl"), "ab");
     assert_non_null(more);
-    fputs("{\"step\":13,\"epoch\":1,\"loss\":0.5}\n{\"step\":14,", more);
+    fputs("{\"step\":13,\"epoch\":1,\"loss\":0.5,\"seconds\":2,\"device_seconds\":1.5}\n{\"step\":"
+          "14,",
+          more);
     fclose(more);
     n = dg_metrics_tail_look(f);
     assert_int_equal(n->step, 13);
-    assert_true(n->loss == 0.5);
+    assert_true(n->loss == 0.5 && n->device_share == 0.75);
     dg_metrics_tail_close(&f);
 
     setenv("DETRGRAPH_DEVICE", "far", 1);
