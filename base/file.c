@@ -129,6 +129,24 @@ int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *
     return rc;
 }
 
+char *dg_file_line(dg_arena *a, const char *path, const char *key)
+{
+    FILE *f = fopen(path, "re");
+    char line[1024], *found = NULL;
+
+    while (f && !found && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0) {
+            char *value = line + strlen(key);
+
+            value += strspn(value, " \t:");
+            value[strcspn(value, "\n")] = '\0';
+            found = dg_strdup(a, value);
+        }
+    if (f)
+        fclose(f);
+    return found;
+}
+
 int dg_file_map(dg_mapping *m, const char *path, dg_diag *d)
 {
     int fd, rc;

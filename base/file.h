@@ -8,6 +8,10 @@
  * are refused (0: no limit). */
 int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *d) DG_MUST_USE;
 
+/* The text after `key` at the start of a line, or with "" the first line, without its end and the
+ * blanks and colons before it; up to 1 KiB. NULL: no such line or file. For files of /proc. */
+char *dg_file_line(dg_arena *a, const char *path, const char *key);
+
 /* Opens a regular file, with flags as for open; anything else is refused, because a pipe or a
  * device could block forever, or never end. A link is followed to read only. */
 int dg_file_open(int *fd, const char *path, int flags, dg_diag *d) DG_MUST_USE;

@@ -2,7 +2,6 @@
 #include "report/environment.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 #include "base/str.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/host/host.h"
+#include "report/gpu_info.h"
 #include "report/memory_info.h"
 
 typedef struct reader {
@@ -35,26 +35,6 @@ static void add(reader *r, const char *name, const char *brings, const char *fmt
     va_start(ap, fmt);
     DG_PUSH(r->a, *r->e, ((dg_finding_row){ r->topic, name, dg_vprintf(r->a, fmt, ap), brings }));
     va_end(ap);
-}
-
-/* The text after `key` at the start of a line of path, or the first line if key is ""; NULL if
- * absent. */
-static char *read_line(dg_arena *a, const char *path, const char *key)
-{
-    FILE *f = fopen(path, "re");
-    char line[1024], *found = NULL;
-
-    while (f && !found && fgets(line, sizeof line, f))
-        if (strncmp(line, key, strlen(key)) == 0) {
-            char *value = line + strlen(key);
-
-            value += strspn(value, " \t:");
-            value[strcspn(value, "\n")] = '\0';
-            found = dg_strdup(a, value);
-        }
-    if (f)
-        fclose(f);
-    return found;
 }
 
 static const char *bytes(dg_arena *a, double n)
@@ -94,7 +74,7 @@ static void add_precision(reader *r)
 static void read_processor(reader *r)
 {
     char features[96];
-    const char *model = read_line(r->a, "/proc/cpuinfo", "model name");
+    const char *model = dg_file_line(r->a, "/proc/cpuinfo", "model name");
     long online = sysconf(_SC_NPROCESSORS_ONLN);
 
     r->topic = "processor";
@@ -116,8 +96,8 @@ static void read_memory(reader *r)
     static const double small = 1 << 28;
     struct statvfs shm;
     struct rlimit files, space;
-    const char *pages = read_line(r->a, "/sys/kernel/mm/transparent_hugepage/enabled", "");
-    const char *total = read_line(r->a, "/proc/meminfo", "MemTotal");
+    const char *pages = dg_file_line(r->a, "/sys/kernel/mm/transparent_hugepage/enabled", "");
+    const char *total = dg_file_line(r->a, "/proc/meminfo", "MemTotal");
 
     r->topic = "memory";
     add(r, "total", NULL, "%s", bytes(r->a, total ? 1024 * strtod(total, NULL) : 0));
@@ -204,37 +184,45 @@ static void try_library(reader *r, const char *name, const char *brings)
         dlclose(handle);
 }
 
+static void add_gpus(reader *r, const dg_gpus *g)
+{
+    for (int i = 0; i < g->n; i++)
+        add(r, dg_printf(r->a, "GPU %d", i),
+            g->at[i].lanes > 0 && g->at[i].lanes < g->at[i].most_lanes
+                ? "all of its PCIe lanes: another slot, or seat it anew"
+                : NULL,
+            "%s", dg_gpu_text(&g->at[i], r->a));
+    if (g->n > 1 && dg_gpus_alike(g))
+        add(r, "between them", NULL, "%s", dg_gpu_link_text(g->links[1], r->a));
+    for (int i = 0; i < g->n && !dg_gpus_alike(g); i++)
+        add(r, dg_printf(r->a, "from GPU %d", i), NULL, "%s", dg_gpu_links_text(g, i, r->a));
+}
+
 static void read_gpus(reader *r)
 {
     const char *help;
     char text[600];
-    glob_t found;
-    int n = 0;
+    dg_gpus g;
 
     r->topic = "GPUs";
-    if (glob("/proc/driver/nvidia/gpus/*/information", 0, NULL, &found) == 0) {
-        n = (int)found.gl_pathc;
-        for (int i = 0; i < n; i++) {
-            const char *model = read_line(r->a, found.gl_pathv[i], "Model");
-
-            add(r, dg_printf(r->a, "GPU %d", i), NULL, "%s", model ? model : "not known");
-        }
-        globfree(&found);
-    }
-    if (n == 0)
+    dg_gpus_find(&g, "", "libnvidia-ml.so.1", r->a);
+    add_gpus(r, &g);
+    if (g.n == 0)
         add(r, "NVIDIA", NULL, "none found");
     else
         add(r, "driver", NULL, "%s",
-            read_line(r->a, "/proc/driver/nvidia/version", "NVRM version"));
+            dg_file_line(r->a, "/proc/driver/nvidia/version", "NVRM version"));
     /* what is missing is worth something where there is a GPU */
     if (dg_cuda_look(text, sizeof text, &help))
         add(r, "CUDA", NULL, "%s; not confirmed: no GPU has run detrgraph yet", text);
     else
-        add(r, "CUDA", n ? help : NULL, "%s; trains on CPUs", text);
-    if (n == 0)
+        add(r, "CUDA", g.n ? help : NULL, "%s; trains on CPUs", text);
+    if (g.n == 0)
         return;
     try_library(r, "libcuda.so.1", NULL);
     try_library(r, "libnccl.so.2", NULL);
+    if (g.n > 1)
+        try_library(r, "libnvidia-ml.so.1", "the NVLinks between GPUs in this list");
 }
 
 void dg_environment_read(dg_environment *e, dg_arena *a)

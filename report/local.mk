@@ -5,6 +5,8 @@ libreport_la_SOURCES += \
 	report/dot_node.c \
 	report/environment.c \
 	report/environment.h \
+	report/gpu_info.c \
+	report/gpu_info.h \
 	report/headline.c \
 	report/history.c \
 	report/history.h \
