@@ -85,11 +85,64 @@ void dg_store_close(dg_store **s)
 {
     if (!*s)
         return;
-    for (int k = 0; k < DG_N_SPACES; k++)
-        if ((*s)->space[k] && !(k == DG_GRADIENTS && (*s)->shared))
+    for (int k = 0; k < DG_N_SPACES; k++) {
+        if (!(*s)->space[k] || (k == DG_GRADIENTS && (*s)->shared))
+            continue;
+        if ((*s)->pinned)
+            (*s)->pinned->free_pinned((*s)->pinned, (*s)->space[k]);
+        else
             (*s)->backend->free((*s)->backend, (*s)->space[k]);
+    }
     free(*s);
     *s = NULL;
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static size_t space_bytes(const dg_store *s, dg_space space)
+{
+    return (size_t)elements(s->params, space) * dg_dtype_size(s->base);
+}
+
+dg_store *dg_store_open_copy(const dg_store *s, dg_backend *host)
+{
+    dg_store *copy = calloc(1, sizeof *copy);
+    bool complete = copy != NULL;
+
+    if (copy)
+        *copy = (dg_store){
+            .backend = host, .params = s->params, .base = s->base, .pinned = s->backend
+        };
+    for (int k = 0; k < DG_N_SPACES && complete; k++) {
+        size_t n = space_bytes(s, (dg_space)k);
+
+        if (!s->space[k] || k == DG_GRADIENTS)
+            continue;
+        copy->space[k] = s->backend->alloc_pinned(s->backend, n ? n : 64);
+        complete = copy->space[k] != NULL;
+    }
+    if (!complete)
+        dg_store_close(&copy);
+    return copy;
+}
+
+int dg_store_copy_out(const dg_store *s, dg_store *copy, dg_event *now, dg_event *copied,
+                      dg_diag *d)
+{
+    dg_backend *b = s->backend;
+    int rc = b->event_record(b, now, DG_LANE_COMPUTE);
+
+    rc = rc < 0 ? rc : b->lane_wait(b, DG_LANE_COPY, now);
+    for (int k = 0; k < DG_N_SPACES && rc == 0; k++)
+        if (copy->space[k])
+            rc = b->download(b, DG_LANE_COPY, copy->space[k], s->space[k],
+                             space_bytes(s, (dg_space)k));
+    rc = rc < 0 ? rc : b->event_record(b, copied, DG_LANE_COPY);
+    rc = rc < 0 ? rc : b->lane_wait(b, DG_LANE_COMPUTE, copied);
+    copy->counter = s->counter;
+    return rc < 0 ? dg_fail(d, (dg_code)-rc, DG_NOWHERE, "device-copy",
+                            "the device refused to copy parameters")
+                  : 0;
 }
 
 bool dg_store_has(const dg_store *s, dg_space space, int param)

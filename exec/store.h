@@ -13,8 +13,9 @@ typedef struct dg_store {
     dg_dtype base; /* DG_F32 or DG_F64 */
     /* the parameter spaces; NULL: not allocated, or not a parameter space */
     void *space[DG_N_SPACES];
-    bool shared;     /* the gradients are in the communicator's memory */
-    int64_t counter; /* value of DG_EXPORT_COUNTER entries: training batches so far */
+    bool shared;        /* the gradients are in the communicator's memory */
+    dg_backend *pinned; /* of a copy: whose pinned memory this is; NULL: it is the backend's */
+    int64_t counter;    /* value of DG_EXPORT_COUNTER entries: training batches so far */
 } dg_store;
 
 /* Allocates the weights; for training also gradients and moments, with ema the averages. Zeroed.
@@ -24,6 +25,15 @@ int dg_store_open(dg_store **s, dg_backend *backend, const dg_params *params, dg
                   bool training, bool ema, dg_comm *comm, dg_diag *d) DG_MUST_USE;
 void dg_store_close(dg_store **s);
 int64_t dg_store_bytes(const dg_params *params, dg_dtype base, bool training, bool ema);
+
+/* Memory of the host for copies of a store without its gradients; any thread may read it, as a
+ * store of backend `host`. NULL: there is not enough. */
+dg_store *dg_store_open_copy(const dg_store *s, dg_backend *host);
+/* Copies s to such a one, as the work that s's backend has been given so far leaves it, on the lane
+ * COPY; what is given to the lane COMPUTE later waits. `now` is a second event; when `copied` has
+ * passed, the copy is whole. */
+int dg_store_copy_out(const dg_store *s, dg_store *copy, dg_event *now, dg_event *copied,
+                      dg_diag *d) DG_MUST_USE;
 
 /* Initialises every parameter and buffer from seed and path, and the averages alike. The values do
  * not depend on threads. */

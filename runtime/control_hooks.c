@@ -190,7 +190,7 @@ int dg_control_hooks_end(dg_train *t, dg_diag *d)
     int rc = dg_link_orders(t->world->link, &o, d);
 
     t->control_s += t->env->now_s() - begin_s;
-    return rc < 0 || !o.save ? rc : dg_keep_save(t, d);
+    return rc < 0 || !o.save ? rc : dg_keep_save_now(t, d);
 }
 
 void dg_control_hooks_rates(dg_link *link, dg_progress *p, dg_control *c)

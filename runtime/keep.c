@@ -1,6 +1,7 @@
 /* keep.c: checkpoints, and what becomes of a run whose disk is full or whose folder is gone: it
  * says so at once, keeps what it has, goes on, and tries again. Only rank 0 writes; all ranks learn
- * whether it could, so that all know which steps are saved. */
+ * whether it could, so that all know which steps are saved: after the save, or, where the run goes
+ * on meanwhile, before the next one. */
 #include "runtime/train.h"
 
 #include <sys/resource.h>
@@ -70,12 +71,12 @@ void dg_keep_room(const dg_train *t)
 /* ---- saving ---------------------------------------------------------------------------------- */
 
 /* Says what was not saved, and what stays. */
-static void warn_unsaved(const dg_train *t, const dg_diag *why)
+static void warn_unsaved(const dg_train *t, int64_t step, const dg_diag *why)
 {
     const dg_err *e = dg_diag_at(why, 0);
     dg_str s = { 0 };
 
-    dg_str_fmt(&s, "step %lld is not saved: %s%s%s; ", (long long)t->progress->step,
+    dg_str_fmt(&s, "step %lld is not saved: %s%s%s; ", (long long)step,
                e->at.file ? e->at.file : "", e->at.file ? ": " : "", e->text);
     add_room(&s, t);
     if (t->kept_step >= 0)
@@ -114,17 +115,86 @@ static int write_checkpoint(dg_train *t, bool last, dg_diag *d)
         dg_diag_merge(d, own);
         help_unsaved(t, d);
     } else {
-        warn_unsaved(t, own);
+        warn_unsaved(t, t->progress->step, own);
     }
     dg_diag_close(&own);
     return rc;
 }
 
-static int save(dg_train *t, bool last, dg_diag *d)
+/* ---- beside the run -------------------------------------------------------------------------- */
+
+/* Begins to save, or saves. */
+static void begin_checkpoint(dg_train *t)
 {
+    const dg_checkpoint_args args = checkpoint_of(t);
+    dg_diag *own = dg_diag_open();
+
+    if (!t->saver && !t->homeless)
+        t->saver = dg_saver_open(t->programs->store);
+    if (!t->saver || t->homeless)
+        t->unsaved = write_checkpoint(t, false, own) < 0;
+    else if ((t->unsaved = dg_saver_begin(t->saver, &args, own) < 0))
+        warn_unsaved(t, args.progress->step, own);
+    dg_diag_close(&own);
+}
+
+/* What has become of the save beside the run, if it has ended or is waited for. */
+static void end_checkpoint(dg_train *t, bool wait)
+{
+    const int64_t step = dg_saver_step(t->saver);
+    dg_diag *own;
+
+    if (step < 0 || !(dg_saver_ready(t->saver) || wait))
+        return;
+    own = dg_diag_open();
+    t->unsaved = dg_saver_finish(t->saver, own) < 0;
+    if (t->unsaved) {
+        warn_unsaved(t, step, own);
+    } else {
+        t->kept_step = step;
+        dg_control_hooks_saved(t->world->link, step);
+    }
+    dg_diag_close(&own);
+}
+
+/* All ranks learn whether the latest save beside the run could be written. */
+static int agree_on_saved(dg_train *t, dg_diag *d)
+{
+    bool failed;
+    int rc = 0;
+
+    if (!t->saves_beside)
+        return 0;
+    t->saves_beside = false;
+    end_checkpoint(t, true);
+    DG_TRY(dg_world_any(t->world, t->unsaved, &failed, "saved a checkpoint", d));
+    if (failed)
+        t->saved_step = -1;
+out:
+    return rc;
+}
+
+void dg_keep_close(dg_train *t)
+{
+    end_checkpoint(t, true);
+    dg_saver_close(&t->saver);
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+typedef enum way {
+    BESIDE, /* the run goes on meanwhile, where the device lets it */
+    NOW,
+    LAST /* and failure is an error */
+} way;
+
+static int save(dg_train *t, way how, dg_diag *d)
+{
+    const bool last = how == LAST, beside = how == BESIDE && !t->programs->conf.backend->immediate;
     bool failed;
     int rc, wrote = 0;
 
+    DG_TRY(agree_on_saved(t, d));
     if (t->saved_step == t->progress->step)
         return 0;
     DG_TRY(dg_train_tick(t, d));
@@ -132,9 +202,17 @@ static int save(dg_train *t, bool last, dg_diag *d)
                                dg_printf(t->arena, "after step %lld", (long long)t->progress->step),
                                d));
     dg_control_hooks_at(t->world->link, &t->conf->where, "checkpoint");
+    t->saved_minutes = t->progress->minutes;
+    if (beside) {
+        t->unsaved = false;
+        if (t->out)
+            begin_checkpoint(t);
+        t->saves_beside = true;
+        t->saved_step = t->progress->step;
+        return 0;
+    }
     if (t->out)
         wrote = write_checkpoint(t, last, d);
-    t->saved_minutes = t->progress->minutes;
     if (last && wrote < 0)
         return wrote;
     DG_TRY(dg_world_any(t->world, wrote < 0, &failed, "saved a checkpoint", d));
@@ -146,12 +224,17 @@ out:
 
 int dg_keep_save(dg_train *t, dg_diag *d)
 {
-    return save(t, false, d);
+    return save(t, BESIDE, d);
+}
+
+int dg_keep_save_now(dg_train *t, dg_diag *d)
+{
+    return save(t, NOW, d);
 }
 
 int dg_keep_save_last(dg_train *t, dg_diag *d)
 {
-    int rc = save(t, true, d), numbers = dg_metrics_out_finish(t, rc < 0 ? NULL : d);
+    int rc = save(t, LAST, d), numbers = dg_metrics_out_finish(t, rc < 0 ? NULL : d);
 
     return rc < 0 ? rc : numbers;
 }
@@ -162,9 +245,9 @@ int dg_keep_trained(dg_train *t, int64_t batch, int rc, dg_diag *d)
     const dg_progress *p = t->progress;
 
     if (!t->no_data || !t->out || t->world->ranks > 1 || p->batch != batch ||
-        p->step == t->first_step || t->saved_step == p->step)
+        p->step == t->first_step || agree_on_saved(t, d) < 0 || t->saved_step == p->step)
         return rc;
-    if (dg_keep_save(t, d) == 0 && t->saved_step == p->step)
+    if (dg_keep_save_now(t, d) == 0 && t->saved_step == p->step)
         dg_help(d, "what was trained up to step %lld is saved: --resume with --out %s continues",
                 (long long)p->step, dg_shell(t->arena, t->out));
     return rc;
@@ -198,6 +281,7 @@ static int restore(dg_train *t, dg_diag *d)
 {
     int rc;
 
+    end_checkpoint(t, true);
     t->kept_step = -1;
     DG_TRY(dg_folder_again(t, d));
     DG_TRY(dg_metrics_out_again(t, d));
@@ -235,6 +319,7 @@ void dg_keep_folder(dg_train *t)
 
     if (!t->out)
         return;
+    end_checkpoint(t, false);
     if (dg_folder_is_home(t)) {
         t->homeless = false; /* it may have been moved back */
         if (dg_metrics_jsonl_is_gone(t->jsonl))

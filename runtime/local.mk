@@ -34,6 +34,8 @@ libruntime_la_SOURCES += \
 	runtime/run_json.h \
 	runtime/run_log.c \
 	runtime/run_log.h \
+	runtime/saver.c \
+	runtime/saver.h \
 	runtime/session.c \
 	runtime/sinks.c \
 	runtime/sinks.h \

@@ -414,7 +414,7 @@ static int end_interrupted(dg_train *t, dg_diag *d)
 static int leave_evaluation(dg_train *t, int rc, dg_diag *d)
 {
     /* the steps so far are valid */
-    if (rc != -DG_ESTOP && t->world->ranks == 1 && dg_keep_save(t, d) < 0)
+    if (rc != -DG_ESTOP && t->world->ranks == 1 && dg_keep_save_now(t, d) < 0)
         return rc;
     if (rc != -DG_ESTOP || (t->world->ranks > 1 && t->world->comm->why[0]))
         return rc;
@@ -581,6 +581,7 @@ out:
     /* the run ended before there were enough, perhaps because of what they show */
     if (t.first_pictures)
         dg_keep_pictures(&t);
+    dg_keep_close(&t);
     dg_feeder_close(&t.feeder);
     dg_pictures_close(&t.first_pictures);
     dg_metrics_out_close(&t);

@@ -11,6 +11,7 @@
 #include "runtime/data.h"
 #include "runtime/pictures.h"
 #include "runtime/programs.h"
+#include "runtime/saver.h"
 #include "runtime/sinks.h"
 #include "runtime/step.h"
 
@@ -48,6 +49,9 @@ typedef struct dg_train {
     int64_t kept_step; /* of the newest checkpoint in the folder; -1: none, or not rank 0 */
     dev_t device;      /* the folder that the run began in */
     ino_t inode;
+    dg_saver *saver;         /* rank 0's; NULL: not used yet */
+    bool saves_beside;       /* the latest save went on beside the run, and no rank knows its end */
+    bool unsaved;            /* it failed; known to rank 0 */
     bool homeless;           /* that is gone, and could not be made again */
     bool numbers_gone;       /* metrics.jsonl is, and could not be made again */
     bool no_data;            /* the latest batch could not be made */
@@ -94,9 +98,10 @@ int dg_train_evaluate(dg_train *t, bool all, dg_diag *d) DG_MUST_USE;
 int dg_train_save_due(dg_train *t, dg_diag *d) DG_MUST_USE;
 bool dg_train_out_of_patience(const dg_train *t);
 
-/* keep.c: saves, unless this step is saved already. If it cannot be written, the run goes on with a
- * warning, but the last save is an error. */
+/* keep.c: saves, unless this step is saved already: _save beside the run, where the device lets it.
+ * If it cannot be written, the run goes on with a warning, but the last save is an error. */
 int dg_keep_save(dg_train *t, dg_diag *d) DG_MUST_USE;
+int dg_keep_save_now(dg_train *t, dg_diag *d) DG_MUST_USE;
 int dg_keep_save_last(dg_train *t, dg_diag *d) DG_MUST_USE;
 /* Warns if there is no room for a checkpoint. */
 void dg_keep_room(const dg_train *t);
@@ -106,7 +111,9 @@ int dg_keep_trained(dg_train *t, int64_t batch, int rc, dg_diag *d) DG_MUST_USE;
 /* Write first-batches.jpg and data.json; failure is a warning. */
 void dg_keep_pictures(dg_train *t);
 void dg_keep_data(const dg_train *t);
-/* Makes the run's folder again if it is gone. */
+/* After a step: says what has become of a save beside the run, and makes the run's folder again if
+ * it is gone. */
 void dg_keep_folder(dg_train *t);
+void dg_keep_close(dg_train *t); /* waits for that save */
 
 #endif

@@ -567,6 +567,64 @@ static void device_refuses(void **state)
     dg_run_close(&run);
 }
 
+/* What the device is given later does not change a copy that was begun before. */
+static void a_copy_is_of_its_moment(void **state)
+{
+    toy *t = *state;
+    dg_run *run = open_with(t, (dg_run_options){ 0 });
+    dg_backend *late, *host;
+    dg_event *now, *copied;
+    dg_store *s, *copy;
+    double first[1024], second[1024], got[1024];
+    int param = 0;
+
+    assert_non_null(run);
+    assert_int_equal(dg_backend_open(&late, "far", t->d), 0);
+    assert_int_equal(dg_backend_open(&host, "cpu", t->d), 0);
+    assert_int_equal(dg_store_open(&s, late, dg_run_programs(run)->conf.params, DG_F32, true, true,
+                                   NULL, t->d),
+                     0);
+    while (!dg_store_has(s, DG_MOMENT1, param))
+        param++;
+    assert_true(dg_shape_elements(dg_params_at(s->params, param)->shape) <= 1024);
+    copy = dg_store_open_copy(s, host);
+    now = late->event_open(late);
+    copied = late->event_open(late);
+    assert_true(copy && now && copied);
+    assert_null(copy->space[DG_GRADIENTS]);
+    for (int i = 0; i < 1024; i++) {
+        first[i] = i;
+        second[i] = -i;
+    }
+    for (int round = 0; round < 3; round++) {
+        s->counter = round;
+        for (dg_space k = DG_WEIGHTS; k <= DG_EMA; k++)
+            if (copy->space[k])
+                assert_int_equal(dg_store_set(s, k, param, first, t->d), 0);
+        assert_int_equal(dg_store_copy_out(s, copy, now, copied, t->d), 0);
+        for (dg_space k = DG_WEIGHTS; k <= DG_EMA; k++)
+            if (copy->space[k])
+                assert_int_equal(dg_store_set(s, k, param, second, t->d), 0);
+        assert_int_equal(late->event_wait(late, copied), 0);
+        for (dg_space k = DG_WEIGHTS; k <= DG_EMA; k++) {
+            if (!copy->space[k])
+                continue;
+            assert_int_equal(dg_store_get(copy, k, param, got, t->d), 0);
+            assert_memory_equal(got, first,
+                                (size_t)dg_shape_elements(dg_params_at(s->params, param)->shape) *
+                                    sizeof *got);
+        }
+        assert_int_equal(copy->counter, round);
+    }
+    late->event_close(late, &now);
+    late->event_close(late, &copied);
+    dg_store_close(&copy);
+    dg_store_close(&s);
+    dg_backend_close(&host);
+    dg_backend_close(&late);
+    dg_run_close(&run);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, toy_set_up, toy_tear_down)
 
 int main(void)
@@ -586,6 +644,7 @@ int main(void)
         TEST(estimates),
         TEST(says_what_it_will_take),
         TEST(device_refuses),
+        TEST(a_copy_is_of_its_moment),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

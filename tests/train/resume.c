@@ -203,6 +203,30 @@ static void keeps_some(void **state)
     }
 }
 
+/* What a save beside the run holds is what a run that ends there saves, on any device. */
+static void saves_what_was(void **state)
+{
+    static const char *const files[] = { "model", "ema", "optimizer" };
+    const char *asked = getenv("DETRGRAPH_DEVICE");
+    toy *t = *state;
+    const char *text =
+        toy_pipeline(t->arena, (toy_text){ .end = "<checkpoint every=\"1 steps\" keep=\"20\"/>" });
+
+    if (!asked)
+        setenv("DETRGRAPH_DEVICE", "far", 1);
+    check_ok(t, train(t, text, "all", 0, DG_RUN_FRESH));
+    for (int step = 1; step <= 12; step += 3) {
+        check_ok(t, train(t, text, dg_printf(t->arena, "to-%d", step), step, DG_RUN_FRESH));
+        for (int i = 0; i < 3; i++)
+            same_file(t,
+                      dg_printf(t->arena, "all/checkpoints/step-%06d/%s.safetensors", step,
+                                files[i]),
+                      dg_printf(t->arena, "to-%d/checkpoints/last/%s.safetensors", step, files[i]));
+    }
+    if (!asked)
+        unsetenv("DETRGRAPH_DEVICE");
+}
+
 static void patience(void **state)
 {
     toy *t = *state;
@@ -277,6 +301,7 @@ int main(void)
         TEST(interrupted_in_an_evaluation),
         TEST(falls_back),
         TEST(keeps_some),
+        TEST(saves_what_was),
         TEST(patience),
         TEST(loss_falls),
         TEST(other_threads),
