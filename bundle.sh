@@ -3,6 +3,8 @@
 # their licences. It runs from where it is unpacked, without installation. Only the C library is the
 # machine's, and must be as new as this machine's.
 #     ./bundle.sh SOURCE BUILD VERSION
+# With the module for CUDA come the libraries of NVIDIA that it needs, more than a gigabyte;
+# CUDA_LIBRARIES=no leaves them out, for machines that have them. The driver is the machine's.
 set -euo pipefail
 source=$1 build=$2 name=detrgraph-$3-$(uname -m)
 root=$build/$name
@@ -56,14 +58,36 @@ fi
 
 # --- libraries
 libraries=()
-while read -r path; do
-  case $path in */libdetrgraph.so*) continue ;; esac
-  libraries+=("$path")
-  real=$(readlink -f "$path") # its name has the version
+carry() { # PATH: a library, and its name
+  local real
+  case $1 in */libdetrgraph.so*) return ;; esac
+  [ ! -e "$root/lib/$(basename "$1")" ] || return 0
+  libraries+=("$1")
+  real=$(readlink -f "$1") # its name has the version
   cp "$real" "$root/lib"
-  [ "$(basename "$real")" = "$(basename "$path")" ] ||
-    ln -sf "$(basename "$real")" "$root/lib/$(basename "$path")"
-done < <(closure "$root/libexec/detrgraph" "${plugins[@]}")
+  [ "$(basename "$real")" = "$(basename "$1")" ] ||
+    ln -sf "$(basename "$real")" "$root/lib/$(basename "$1")"
+}
+while read -r path; do carry "$path"; done < <(closure "$root/libexec/detrgraph" "${plugins[@]}")
+
+# --- NVIDIA's, which load each other by name
+cuda=()
+[ "${CUDA_LIBRARIES:-yes}" = no ] || readarray -t cuda < <(find "$root" -name detrgraph-cuda.so)
+if [ "${#cuda[@]}" -gt 0 ]; then
+  while read -r path; do
+    carry "$path"
+    case $path in */libcublasLt.so*) folder=$(dirname "$path") ;; esac
+  done < <(closure "${cuda[@]}")
+  # in one folder; or one folder for each, as in PyPI's wheels
+  for pattern in 'libcudnn*.so.9' 'libnvrtc.so.[0-9]*' 'libnvrtc-builtins.so.[0-9]*' \
+    'libnccl.so.2'; do
+    found=$(compgen -G "$folder/$pattern" || compgen -G "$folder/../../*/lib/$pattern") || {
+      echo "bundle: $pattern is not beside cuBLASLt: the machine needs it" >&2
+      continue
+    }
+    while read -r path; do carry "$path"; done <<<"$found"
+  done
+fi
 
 # --- fonts for drawings
 fonts=()
@@ -94,11 +118,26 @@ END
 chmod 755 "$root/bin/detrgraph"
 
 # --- licences of every package that files came from
+# wheel_licence FILE: those of the PyPI wheel that lists it, beside it or in site-packages
+wheel_licence() {
+  local folder wheel
+  folder=$(dirname "$1")
+  for wheel in "$folder"/../dist-info/*.dist-info "$folder"/../../../*.dist-info; do
+    grep -qsF "/$(basename "$1")," "$wheel/RECORD" || continue
+    find "$wheel" -iname 'licen[cs]e*' -type f | while read -r text; do
+      cp "$text" "$root/licences/$(basename "$wheel" .dist-info)-$(basename "$text")"
+    done
+    return 0
+  done
+  return 1
+}
 for path in "${libraries[@]}" "${plugins[@]}" "${fonts[@]}"; do
   real=$(readlink -f "$path")
-  package=$({ dpkg -S "$real" || dpkg -S "${real#/usr}"; } 2>/dev/null | head -n 1 | cut -d: -f1)
+  package=$({ dpkg -S "$real" || dpkg -S "${real#/usr}" || :; } 2>/dev/null |
+    head -n 1 | cut -d: -f1)
   if [ -z "$package" ]; then
-    echo "bundle: no package is known to own $path: add its licence by hand" >&2
+    wheel_licence "$real" ||
+      echo "bundle: no package is known to own $path: add its licence by hand" >&2
     continue
   fi
   cp -L "/usr/share/doc/$package/copyright" "$root/licences/$package" 2>/dev/null ||
@@ -110,7 +149,8 @@ done
 
 # --- check that it needs nothing else
 outside=$(
-  LD_LIBRARY_PATH=$root/lib ldd "$root/libexec/detrgraph" "$root"/lib/graphviz/*.so.* 2>/dev/null |
+  LD_LIBRARY_PATH=$root/lib \
+    ldd "$root/libexec/detrgraph" "$root"/lib/graphviz/*.so.* "${cuda[@]}" 2>/dev/null |
     awk '/not found/ { print $1, "is missing" } $2 == "=>" && $3 ~ /^\// { print $3 }' |
     grep -vF "$root/" | while read -r path rest; do
       basename "$path" | grep -qE "$libc" || echo "$path $rest"
