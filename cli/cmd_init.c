@@ -177,6 +177,7 @@ static bool is_of_decoder(const char *name)
 /* Finds out whether the weights are a backbone's or a whole model's; refuses broken files. */
 static int look_at_weights(plan *p, const opts *o, dg_diag *d)
 {
+    const dg_entry *classes;
     dg_archive *a = NULL;
     int rc;
 
@@ -184,6 +185,9 @@ static int look_at_weights(plan *p, const opts *o, dg_diag *d)
     DG_TRY(dg_archive_translate(a, dg_weight_names_all[0], d));
     for (int i = 0; i < a->n; i++)
         p->whole_model |= is_of_decoder(a->entries[i].name);
+    classes = dg_archive_find(a, "decoder.enc_score_head.bias");
+    p->new_classes =
+        classes && classes->shape.rank == 1 && classes->shape.d[0] != p->survey->n_classes;
     if (p->whole_model)
         choose_model(p, a, o, d);
 out:

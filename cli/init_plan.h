@@ -16,6 +16,7 @@ typedef struct dg_init_plan {
     const dg_split *train, *val;            /* val NULL: no validation split */
     const char *root, *pretrained, *folder; /* folder: of its run */
     bool whole_model;                       /* pretrained has a whole model, not only a backbone */
+    bool new_classes;                       /* and another number of classes than the data */
     int64_t n_train;
     int n_held; /* images held out */
     int size, queries, epochs, every;

@@ -58,7 +58,13 @@ static void network(dg_str *out, const plan *p)
 
 static void training(dg_str *out, const plan *p)
 {
+    static const char heads[] =
+        "      <!-- The heads for classes begin at random, because the file's classes are others: "
+        "they learn as fast as in\n"
+        "           a network without weights. -->\n"
+        "      <group match=\"(score_head|class_embed).*weight\" lr_scale=\"4\"/>\n";
     const double zoom = p->survey->advice.zoom;
+    dg_str groups = { 0 };
 
     dg_str_fmt(out,
                "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" "
@@ -86,15 +92,17 @@ static void training(dg_str *out, const plan *p)
         "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\" denoising=\"@dn\"/>\n"
         "    <loss.rtdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" "
         "axis=\"dp\"/>\n");
+    dg_str_fmt(&groups, "%s%s", p->whole_model && p->new_classes ? heads : "",
+               p->pretrained ? p->model->groups : DG_NORM_GROUP);
     dg_init_write_update(out, &(dg_init_update){ .backward = "",
                                                  .total = "@loss.total",
                                                  .terms = "@loss.terms",
-                                                 .groups = p->pretrained ? p->model->groups
-                                                                         : DG_NORM_GROUP,
+                                                 .groups = groups.s,
                                                  .decay = p->steps < 5000    ? "0.997"
                                                           : p->steps < 50000 ? "0.9995"
                                                                              : "0.9999",
                                                  .warmup = dg_init_warmup(p) });
+    dg_str_free(&groups);
 }
 
 const dg_init_family dg_init_rtdetr = {
