@@ -10,3 +10,7 @@ check_PROGRAMS += tests/runtime/detect
 TESTS += tests/runtime/detect
 tests_runtime_detect_SOURCES = tests/runtime/detect.c
 tests_runtime_detect_LDADD = $(runtime_rooms) $(test_libs)
+check_PROGRAMS += tests/runtime/store
+TESTS += tests/runtime/store
+tests_runtime_store_SOURCES = tests/runtime/store.c tests/train/toy.c tests/train/toy.h
+tests_runtime_store_LDADD = $(runtime_rooms) $(test_libs)
