@@ -27,6 +27,7 @@ struct dg_trace {
     int64_t n_lost;
     DG_VEC(span) spans;
     const char *node; /* of the current instructions; NULL: none */
+    int lane;         /* and where they are shown */
     dg_where where;
     double node_begin_s, node_end_s;
 };
@@ -90,14 +91,15 @@ void dg_trace_end_node(dg_trace *t)
     add(t, (span){ .name = t->node,
                    .begin_s = t->node_begin_s,
                    .end_s = t->node_end_s,
-                   .lane = DG_TIMELINE_STEP,
+                   .lane = t->lane,
                    .at = t->where.file ? dg_printf(t->arena, "%s:%d:%d", t->where.file,
                                                    t->where.line, t->where.column)
                                        : NULL });
     t->node = NULL;
 }
 
-void dg_trace_instr(dg_trace *t, const dg_plan *plan, int instr, double begin_s, double end_s)
+void dg_trace_instr(dg_trace *t, int lane, const dg_plan *plan, int instr, double begin_s,
+                    double end_s)
 {
     const dg_instr *in = &plan->program->instrs.items[instr];
     const char *node = in->origin.where.node ? in->origin.where.node : "-";
@@ -107,13 +109,12 @@ void dg_trace_instr(dg_trace *t, const dg_plan *plan, int instr, double begin_s,
     if (t->node != node) {
         dg_trace_end_node(t);
         t->node = node;
+        t->lane = lane;
         t->where = in->origin.where;
         t->node_begin_s = begin_s;
     }
     t->node_end_s = end_s;
-    add(t,
-        (span){
-            .name = in->op->name, .begin_s = begin_s, .end_s = end_s, .lane = DG_TIMELINE_STEP });
+    add(t, (span){ .name = in->op->name, .begin_s = begin_s, .end_s = end_s, .lane = lane });
 }
 
 /* ---- collectives, from the flight recorder --------------------------------------------------- */
@@ -166,6 +167,7 @@ static const char *name_of(dg_arena *a, int lane)
     return lane >= DG_TIMELINE_LOADER       ? dg_printf(a, "loader %d", lane - DG_TIMELINE_LOADER)
            : lane >= DG_TIMELINE_COLLECTIVE ? "collectives"
            : lane == DG_TIMELINE_CONTROL    ? "control plane"
+           : lane == DG_TIMELINE_DEVICE     ? "device"
                                             : "step";
 }
 

@@ -17,6 +17,7 @@ enum { DG_TRACE_EVENTS = 200000 };
 /* loaders: one lane per thread */
 typedef enum dg_timeline {
     DG_TIMELINE_STEP = 1,
+    DG_TIMELINE_DEVICE, /* which works later than it is called */
     DG_TIMELINE_CONTROL,
     DG_TIMELINE_COLLECTIVE,
     DG_TIMELINE_LOADER = 16
@@ -29,8 +30,10 @@ void dg_trace_close(dg_trace **t);
 /* Adds a span from begin_s to end_s of the monotonic clock; name and at (NULL: none) are copied. */
 void dg_trace_span(dg_trace *t, int lane, double begin_s, double end_s, const char *at,
                    const char *fmt, ...) DG_PRINTF(6, 7);
-/* An instruction has run, in order; adjacent ones of one node form a span of the node. */
-void dg_trace_instr(dg_trace *t, const dg_plan *plan, int instr, double begin_s, double end_s);
+/* An instruction has run, in order, on the lane STEP or DEVICE; adjacent ones of one node form a
+ * span of the node. */
+void dg_trace_instr(dg_trace *t, int lane, const dg_plan *plan, int instr, double begin_s,
+                    double end_s);
 void dg_trace_end_node(dg_trace *t);                           /* ends the current node's span */
 void dg_trace_number(dg_trace *t, const char *name, double v); /* at the current time */
 

@@ -103,11 +103,13 @@ void dg_run_json_begin_step(dg_train *t)
 static void measured(void *ctx, int instr, const dg_ran *how)
 {
     dg_train *t = ctx;
+    const bool here = t->programs->conf.backend->immediate;
 
     if (t->run_json->timed)
         dg_profile_add(t->run_json->profile, t->programs->current->plan, instr,
                        how->end_s - how->begin_s, how->pieces);
-    dg_trace_instr(t->trace, t->programs->current->plan, instr, how->begin_s, how->end_s);
+    dg_trace_instr(t->trace, here ? DG_TIMELINE_STEP : DG_TIMELINE_DEVICE,
+                   t->programs->current->plan, instr, how->begin_s, how->end_s);
 }
 
 void dg_run_json_hook(dg_train *t, bool on)

@@ -306,6 +306,32 @@ static void trace(void **state)
     assert_true(nodes >= 2);
 }
 
+/* What a late device does stands on a track of its own. */
+static void trace_of_a_device(void **state)
+{
+    toy *t = *state;
+    const dg_json *events;
+    int ops = 0, named = 0;
+
+    setenv("DETRGRAPH_DEVICE", "far", 1);
+    check_ok(t, train(t, "far", (toy_text){ 0 }, (dg_run_train_options){ .trace = 2 }));
+    unsetenv("DETRGRAPH_DEVICE");
+    events = at(json_of(t, "far/trace.json"), "traceEvents");
+    for (int i = 0; i < events->n; i++) {
+        const dg_json *e = &events->items[i];
+
+        check_form(e);
+        if (strcmp(at(e, "name")->text, "thread_name") == 0 && number(e, "tid") == 2)
+            named += strcmp(at(at(e, "args"), "name")->text, "device") == 0;
+        if (strcmp(at(e, "ph")->text, "X") != 0 || strcmp(at(e, "name")->text, "conv2d") != 0)
+            continue;
+        assert_true(number(e, "tid") == 2);
+        ops++;
+    }
+    assert_int_equal(ops, 2);
+    assert_int_equal(named, 1);
+}
+
 /* It is a copy for people: without it the run goes on, and saves. */
 static void trace_that_cannot_be_written(void **state)
 {
@@ -525,6 +551,7 @@ int main(void)
         TEST(event_file_resumed),
         TEST(event_file_that_is_full),
         TEST(trace),
+        TEST(trace_of_a_device),
         TEST(trace_that_cannot_be_written),
         TEST(follow),
         TEST(follow_for_long),
