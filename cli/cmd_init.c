@@ -12,12 +12,16 @@
 #include "cli/init_plan.h"
 #include "cli/init_refuse.h"
 #include "runtime/fit_batch.h"
+#include "runtime/fit_time.h"
 #include "runtime/trained.h"
 #include "weights/published.h"
 #include "weights/weight_names.h"
 
+enum { MOST_MINUTES = 1000000 };
+
 typedef struct opts {
-    const char *data, *model, *out, *pretrained, *split, *batch;
+    const char *data, *model, *out, *pretrained, *split, *batch, *minutes;
+    int64_t steps;
     bool force;
 } opts;
 
@@ -33,6 +37,10 @@ static const dg_option options[] = {
     { "batch", DG_OPTION_STR, offsetof(opts, batch), "N", NULL,
       "images of a batch on each rank; auto: `run` takes as many as fit into memory (by the "
       "data)" },
+    { "steps", DG_OPTION_COUNT, offsetof(opts, steps), "N", NULL,
+      "train about so many steps, in whole epochs (by the data: at least 1500)" },
+    { "minutes", DG_OPTION_STR, offsetof(opts, minutes), "M", NULL,
+      "train about so long on this machine, with smaller images if they have to be" },
     { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "use these splits only" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "pipeline to write (pipeline.xml)" },
     { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL, "overwrite it" },
@@ -82,8 +90,8 @@ static void size_batch(plan *p)
     p->batch = f->most_at_once ? p->batch / p->at_once * p->at_once : p->at_once;
 }
 
-/* Chooses the length: at least 1500 steps and 36 epochs, 72 from 500 images on; small data sets are
- * repeated more often. */
+/* Chooses the length, unless it was given: at least 1500 steps and 36 epochs, 72 from 500 images
+ * on; small data sets are repeated more often. */
 static void size_up(plan *p)
 {
     int64_t per_epoch;
@@ -93,11 +101,13 @@ static void size_up(plan *p)
     p->epochs = p->n_train < 500 ? 36 : 72;
     if (p->epochs * per_epoch < 1500)
         p->epochs = (int)ceiling(1500, per_epoch);
+    if (p->asked)
+        p->epochs = p->asked > per_epoch ? (int)((p->asked + per_epoch / 2) / per_epoch) : 1;
     p->steps = p->epochs * per_epoch;
     p->every = per_epoch >= 500 ? 1 : (int)ceiling(100, per_epoch);
     if (p->every > p->epochs)
         p->every = p->epochs;
-    p->size = p->survey->advice.size;
+    p->size = p->smaller ? p->smaller : p->survey->advice.size;
     p->queries = p->survey->advice.queries;
     if (p->family->choose)
         p->family->choose(p);
@@ -228,6 +238,7 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_ar
     int rc = 0;
 
     p->survey = s;
+    p->asked = o->steps;
     p->folder = run_folder(to, a);
     p->root = dg_strdup(a, real ? real : s->layout.root);
     free(real);
@@ -287,6 +298,48 @@ static void write_fitting(dg_str *text, plan *p, const char *to, dg_arena *a)
     dg_init_write(text, p);
 }
 
+/* Of a size at which they are still seen. */
+enum { LEAST_SIZE = 320, LEAST_BOX = 10 };
+/* Fewer learn less than larger images show. */
+enum { ENOUGH_STEPS = 500 };
+/* The rest is for evaluations and saves. */
+static const double trains = 0.8;
+
+static int smaller_size(const plan *p)
+{
+    const int size = p->size - 64 > LEAST_SIZE ? p->size - 64 : LEAST_SIZE;
+
+    return p->family->any_size && size < p->size && dg_survey_small(p->survey, size) >= LEAST_BOX
+               ? size
+               : 0;
+}
+
+/* Takes the largest size of images at which there is time for enough steps, or the smallest one,
+ * and as many steps as there is time for. */
+static void fit_time(dg_str *text, plan *p, const char *to, dg_arena *a, dg_diag *d)
+{
+    dg_run_options how = { .size = sizeof how, .file = to, .device = dg_device_asked(NULL) };
+
+    for (bool again = true; again;) {
+        how.text = dg_strndup(a, text->s, text->n);
+        const double step_s = dg_fit_step_seconds(&how);
+
+        if (!(step_s > 0)) {
+            dg_warn(d, DG_NOWHERE, "init-minutes",
+                    "how long a step takes is not known on this device before it runs: the length "
+                    "follows from the data; --steps sets it");
+            return;
+        }
+        p->asked = (int64_t)fmin(fmax(trains * 60 * p->minutes / step_s, 1), INT32_MAX);
+        again = p->asked < ENOUGH_STEPS && smaller_size(p) > 0;
+        if (again)
+            p->smaller = smaller_size(p);
+        size_up(p);
+        dg_str_free(text);
+        dg_init_write(text, p);
+    }
+}
+
 /* Reads --batch: nothing, "auto" or a number. */
 static bool read_batch(plan *p, const char *text)
 {
@@ -302,6 +355,22 @@ static bool read_batch(plan *p, const char *text)
     }
     p->batch = (int)n;
     return true;
+}
+
+/* Reads --minutes. */
+static bool read_minutes(plan *p, const opts *o)
+{
+    if (!o->minutes)
+        return true;
+    if (o->steps) {
+        dg_say_error("detrgraph init: --steps and --minutes: one of them is enough\n");
+        return false;
+    }
+    if (dg_parse_f64(o->minutes, &p->minutes) && p->minutes > 0 && p->minutes <= MOST_MINUTES)
+        return true;
+    dg_say_error("detrgraph init: --minutes %s: a number above 0, up to %d, is expected\n",
+                 o->minutes, MOST_MINUTES);
+    return false;
 }
 
 static int write_pipeline(const opts *o, plan *p, dg_arena *a, dg_diag *d)
@@ -321,6 +390,8 @@ static int write_pipeline(const opts *o, plan *p, dg_arena *a, dg_diag *d)
     DG_TRY(dg_survey_open(&s, o->data, &how, d));
     DG_TRY(make_plan(p, s, o, to, a, d));
     write_fitting(&text, p, to, a);
+    if (p->minutes > 0)
+        fit_time(&text, p, to, a, d);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
     dg_say("%s: %s, %lld image%s, %d class%s, size %d, batch %d, %d epoch%s (%lld step%s)\n", to,
            p->model->name, (long long)p->n_train, dg_plural(p->n_train, "s"), s->n_classes,
@@ -374,7 +445,7 @@ static int verb_init(const void *given, const dg_words *words, dg_arena *a)
         dg_say_error(near ? "; did you mean %s?\n" : "; detrgraph init --help lists them\n", near);
         return DG_EXIT_USAGE;
     }
-    if (!read_batch(&p, o->batch))
+    if (!read_batch(&p, o->batch) || !read_minutes(&p, o))
         return DG_EXIT_USAGE;
     d = dg_diag_open();
     rc = write_pipeline(o, &p, a, d);

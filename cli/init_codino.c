@@ -236,4 +236,5 @@ const dg_init_family dg_init_codino = {
     .detect = " in=\"@out.predictions\" soft_nms=\"0.8\"",
     .random_lr = "2e-4",
     .pretrained_lr = "1e-4",
+    .short_lr = "1e-4",
 };

@@ -27,12 +27,16 @@ typedef struct dg_init_plan {
     bool automatic; /* run chooses at_once */
     char let[24];   /* the value of <let batch>: at_once, or "auto:16" */
     int64_t steps;
+    double minutes;  /* by --minutes; 0: not given */
+    int64_t asked;   /* steps by --steps, or what --minutes has room for; 0: by the data */
+    int smaller;     /* size that --minutes has room for; 0: the data's */
     double hold_out; /* share of train held out in place of a validation split */
 } dg_init_plan;
 
 /* What is a family's own. Strings are attributes, each behind a blank. */
 struct dg_init_family {
     int most_images;                 /* of an update */
+    bool any_size;                   /* a multiple of 32, to which images are scaled */
     int most_at_once;                /* an update of more adds up batches; 0: it is one batch */
     void (*choose)(dg_init_plan *p); /* changes the data's size and queries; NULL: it does not */
     void (*lets)(dg_str *out, const dg_init_plan *p);
@@ -42,6 +46,7 @@ struct dg_init_family {
     const char *train;                   /* of <train> */
     const char *batch, *images, *detect; /* of <batch>, <use> and <detect> of the evaluation */
     const char *random_lr, *pretrained_lr;
+    const char *short_lr; /* of a whole pretrained model in a short run */
 };
 
 extern const dg_init_family dg_init_rtdetr, dg_init_rfdetr, dg_init_codino;
@@ -61,6 +66,7 @@ const char *dg_init_backbone_weights(const dg_init_plan *p);
 const char *dg_init_other_weights(const dg_init_plan *p);
 
 int64_t dg_init_warmup(const dg_init_plan *p); /* steps */
+bool dg_init_is_short(const dg_init_plan *p);  /* too few steps for small ones to lead far */
 
 /* The text of the pipeline. */
 void dg_init_write(dg_str *out, const dg_init_plan *p);

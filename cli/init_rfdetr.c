@@ -153,4 +153,5 @@ const dg_init_family dg_init_rfdetr = {
     .detect = " in=\"@out\"",
     .random_lr = "1e-4",
     .pretrained_lr = "1e-4",
+    .short_lr = "1e-4",
 };

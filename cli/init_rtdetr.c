@@ -62,8 +62,8 @@ static void training(dg_str *out, const plan *p)
         "      <!-- The heads for classes begin at random, because the file's classes are others: "
         "they learn as fast as in\n"
         "           a network without weights. -->\n"
-        "      <group match=\"(score_head|class_embed).*weight\" lr_scale=\"4\"/>\n";
-    const double zoom = p->survey->advice.zoom;
+        "      <group match=\"(score_head|class_embed).*weight\" lr_scale=\"%d\"/>\n";
+    const double zoom = dg_survey_zoom(p->survey, p->size);
     dg_str groups = { 0 };
 
     dg_str_fmt(out,
@@ -92,8 +92,9 @@ static void training(dg_str *out, const plan *p)
         "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\" denoising=\"@dn\"/>\n"
         "    <loss.rtdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" "
         "axis=\"dp\"/>\n");
-    dg_str_fmt(&groups, "%s%s", p->whole_model && p->new_classes ? heads : "",
-               p->pretrained ? p->model->groups : DG_NORM_GROUP);
+    if (p->whole_model && p->new_classes) /* with 4e-4 in all */
+        dg_str_fmt(&groups, heads, dg_init_is_short(p) ? 2 : 4);
+    dg_str_add(&groups, p->pretrained ? p->model->groups : DG_NORM_GROUP);
     dg_init_write_update(out, &(dg_init_update){ .backward = "",
                                                  .total = "@loss.total",
                                                  .terms = "@loss.terms",
@@ -107,6 +108,7 @@ static void training(dg_str *out, const plan *p)
 
 const dg_init_family dg_init_rtdetr = {
     .most_images = 16,
+    .any_size = true,
     .lets = lets,
     .network = network,
     .training = training,
@@ -116,4 +118,5 @@ const dg_init_family dg_init_rtdetr = {
     .detect = " in=\"@out\"",
     .random_lr = "4e-4",
     .pretrained_lr = "1e-4",
+    .short_lr = "2e-4",
 };

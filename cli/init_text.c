@@ -113,7 +113,9 @@ static void head(dg_str *out, const plan *p)
         "  <mesh dp=\"ranks\"/>\n\n",
         (long long)p->steps, p->epochs,
         fmin(100.0 * (double)dg_init_warmup(p) / (double)p->steps, 20),
-        p->pretrained ? p->family->pretrained_lr : p->family->random_lr);
+        !p->pretrained                          ? p->family->random_lr
+        : p->whole_model && dg_init_is_short(p) ? p->family->short_lr
+                                                : p->family->pretrained_lr);
 }
 
 static void training(dg_str *out, const plan *p)
@@ -179,6 +181,11 @@ const char *dg_init_other_weights(const plan *p)
 int64_t dg_init_warmup(const plan *p)
 {
     return p->steps < 5000 ? 200 : p->steps < 50000 ? 1000 : 2000;
+}
+
+bool dg_init_is_short(const plan *p)
+{
+    return p->steps < 1000;
 }
 
 void dg_init_write_update(dg_str *out, const dg_init_update *u)

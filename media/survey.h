@@ -57,9 +57,9 @@ typedef struct dg_survey {
         double small_scaled; /* the same after scaling the image to `size` */
         /* queries: objects to look for; denoising: noisy copies of the truth */
         int queries, denoising;
-        /* how far to zoom out until half of the objects are no larger than the smallest tenth was;
-         * from 1 (not at all) to 4 */
-        double zoom;
+        /* the median of box sides over the tenth percentile: so far to zoom out, until half of the
+         * objects are no larger than the smallest tenth was */
+        double spread;
         bool one_shape; /* nearly all images have the same aspect ratio */
         double aspect;  /* median of width / height */
     } advice;
@@ -68,6 +68,11 @@ typedef struct dg_survey {
 int dg_survey_open(dg_survey **out, const char *path, const dg_survey_options *o, dg_diag *d)
     DG_MUST_USE;
 void dg_survey_close(dg_survey **s);
+/* The tenth percentile of box sides in images that are scaled to this size, in px; 0: no boxes. */
+double dg_survey_small(const dg_survey *s, double size);
+/* How far to zoom out there, so that what is hard to see already gets no smaller: from 1 (not at
+ * all) to 4. */
+double dg_survey_zoom(const dg_survey *s, double size);
 
 /* Surveys indices in memory by their annotations alone, without reading image files. */
 typedef struct dg_survey_source {

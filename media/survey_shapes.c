@@ -121,6 +121,23 @@ static void count_sizes(dg_survey *s)
 
 /* ---- advice ---------------------------------------------------------------------------------- */
 
+static double median_side(const dg_survey *s)
+{
+    return s->advice.median_side > 0 ? s->advice.median_side : 640;
+}
+
+double dg_survey_small(const dg_survey *s, double size)
+{
+    return s->advice.small_side * size / median_side(s);
+}
+
+double dg_survey_zoom(const dg_survey *s, double size)
+{
+    const double zoom = fmin(s->advice.spread, dg_survey_small(s, size) / 12);
+
+    return fmin(fmax(floor(10 * zoom) / 10, 1), 4);
+}
+
 static int by_real(const void *p, const void *q)
 {
     float a = *(const float *)p, b = *(const float *)q;
@@ -182,19 +199,14 @@ static void advise(dg_survey *s)
         s->advice.one_shape = high / low < 1.1;
         s->advice.median_side = quantile(sides, n, 0.5);
         s->advice.small_side = quantile(boxes, m, 0.1);
-        s->advice.zoom = m ? quantile(boxes, m, 0.5) / fmax(s->advice.small_side, 1) : 1;
+        s->advice.spread = m ? quantile(boxes, m, 0.5) / fmax(s->advice.small_side, 1) : 1;
     }
-    double side = s->advice.median_side > 0 ? s->advice.median_side : 640,
-           size = fmin(fmax(32 * ceil(side / 32), 320), 640);
+    double side = median_side(s), size = fmin(fmax(32 * ceil(side / 32), 320), 640);
 
-    while (size + 64 <= fmin(32 * ceil(side / 32), 1024) &&
-           s->advice.small_side * size / side < 10 && m)
+    while (size + 64 <= fmin(32 * ceil(side / 32), 1024) && dg_survey_small(s, size) < 10 && m)
         size += 64;
     s->advice.size = (int)size;
-    s->advice.small_scaled = s->advice.small_side * size / side;
-    /* what is hard to see already gets no smaller */
-    s->advice.zoom = fmin(s->advice.zoom, s->advice.small_scaled / 12);
-    s->advice.zoom = fmin(fmax(floor(10 * s->advice.zoom) / 10, 1), 4);
+    s->advice.small_scaled = dg_survey_small(s, size);
     advise_queries(s);
     s->advice.max_objects = s->most_objects < 10 ? 10 : (int)(s->most_objects + 9) / 10 * 10;
     dg_free(sides);

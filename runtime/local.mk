@@ -16,6 +16,8 @@ libruntime_la_SOURCES += \
 	runtime/evaluate.h \
 	runtime/fit_batch.c \
 	runtime/fit_batch.h \
+	runtime/fit_time.c \
+	runtime/fit_time.h \
 	runtime/handshake.c \
 	runtime/handshake.h \
 	runtime/keep.c \
