@@ -63,7 +63,9 @@ static void training(dg_str *out, const plan *p)
         "they learn as fast as in\n"
         "           a network without weights. -->\n"
         "      <group match=\"(score_head|class_embed).*weight\" lr_scale=\"%d\"/>\n";
-    const double zoom = dg_survey_zoom(p->survey, p->size);
+    /* pictures that are seen a few times need no new versions, which are harder */
+    const bool varies = p->epochs >= 5;
+    const double zoom = varies ? dg_survey_zoom(p->survey, p->size) : 1;
     dg_str groups = { 0 };
 
     dg_str_fmt(out,
@@ -77,8 +79,9 @@ static void training(dg_str *out, const plan *p)
                p->n_train < 64 ? "pad" : "drop");
     if (zoom > 1.1)
         dg_str_fmt(out, "      <zoom_out    p=\"0.5\" most=\"%g\" until=\"$still\"/>\n", zoom);
+    if (varies)
+        dg_str_add(out, "      <iou_crop    p=\"0.8\" until=\"$still\"/>\n");
     dg_str_add(out,
-               "      <iou_crop    p=\"0.8\" until=\"$still\"/>\n"
                "      <flip        p=\"0.5\"/>\n"
                "    </augment>\n"
                "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\"/>\n");
