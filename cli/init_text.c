@@ -107,12 +107,13 @@ static void head(dg_str *out, const plan *p)
         "they are; if the score has not\n"
         "       risen for `patience`, the run ends. -->\n"
         "  <let epochs=\"%d\" warmup=\"%.2g %%\" hold=\"55 %%\" still=\"90 %%\" "
-        "patience=\"30 %%\"/>\n"
+        "patience=\"%s\"/>\n"
         "  <!-- lr: the first number to try others of. -->\n"
         "  <let lr=\"%s\"/>\n"
         "  <mesh dp=\"ranks\"/>\n\n",
         (long long)p->steps, p->epochs,
         fmin(100.0 * (double)dg_init_warmup(p) / (double)p->steps, 20),
+        dg_init_is_short(p) ? "never" : "30 %", /* less than from one evaluation to the next */
         !p->pretrained                          ? p->family->random_lr
         : p->whole_model && dg_init_is_short(p) ? p->family->short_lr
                                                 : p->family->pretrained_lr);
