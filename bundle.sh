@@ -74,10 +74,12 @@ while read -r path; do carry "$path"; done < <(closure "$root/libexec/detrgraph"
 cuda=()
 [ "${CUDA_LIBRARIES:-yes}" = no ] || readarray -t cuda < <(find "$root" -name detrgraph-cuda.so)
 if [ "${#cuda[@]}" -gt 0 ]; then
+  folder=
   while read -r path; do
     carry "$path"
     case $path in */libcublasLt.so*) folder=$(dirname "$path") ;; esac
   done < <(closure "${cuda[@]}")
+  [ -n "$folder" ] || die "cuBLASLt, which ${cuda[0]} needs, is not found"
   # in one folder; or one folder for each, as in PyPI's wheels
   for pattern in 'libcudnn*.so.9' 'libnvrtc.so.[0-9]*' 'libnvrtc-builtins.so.[0-9]*' \
     'libnccl.so.2'; do

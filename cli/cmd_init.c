@@ -298,12 +298,12 @@ static void write_fitting(dg_str *text, plan *p, const char *to, dg_arena *a)
     dg_init_write(text, p);
 }
 
-/* Of a size at which they are still seen. */
-enum { LEAST_SIZE = 320, LEAST_BOX = 10 };
-/* Fewer learn less than larger images show. */
-enum { ENOUGH_STEPS = 500 };
-/* The rest is for evaluations and saves. */
-static const double trains = 0.8;
+/* ---- the time that there is ------------------------------------------------------------------ */
+
+/* Images become no smaller than LEAST_SIZE, and small objects in them than LEAST_BOX pixels, and
+ * only until there is time for ENOUGH_STEPS. */
+enum { LEAST_SIZE = 320, LEAST_BOX = 10, ENOUGH_STEPS = 500 };
+static const double training_share = 0.8; /* of the time; the rest: evaluations and saves */
 
 static int smaller_size(const plan *p)
 {
@@ -330,15 +330,18 @@ static void fit_time(dg_str *text, plan *p, const char *to, dg_arena *a, dg_diag
                     "follows from the data; --steps sets it");
             return;
         }
-        p->asked = (int64_t)fmin(fmax(trains * 60 * p->minutes / step_s, 1), INT32_MAX);
-        again = p->asked < ENOUGH_STEPS && smaller_size(p) > 0;
-        if (again)
-            p->smaller = smaller_size(p);
+        p->asked = (int64_t)fmin(fmax(training_share * 60 * p->minutes / step_s, 1), INT32_MAX);
+        const int smaller = p->asked < ENOUGH_STEPS ? smaller_size(p) : 0;
+
+        again = smaller > 0;
+        p->smaller = again ? smaller : p->smaller;
         size_up(p);
         dg_str_free(text);
         dg_init_write(text, p);
     }
 }
+
+/* ---- the command ----------------------------------------------------------------------------- */
 
 /* Reads --batch: nothing, "auto" or a number. */
 static bool read_batch(plan *p, const char *text)

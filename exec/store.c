@@ -14,6 +14,11 @@ static int64_t elements(const dg_params *params, dg_space space)
                                                   : dg_params_trainable(params);
 }
 
+static size_t space_bytes(const dg_store *s, dg_space space)
+{
+    return (size_t)elements(s->params, space) * dg_dtype_size(s->base);
+}
+
 static bool wanted(dg_space space, bool training, bool ema)
 {
     return space == DG_WEIGHTS || (ema && space == DG_EMA) ||
@@ -64,7 +69,7 @@ int dg_store_open(dg_store **out, dg_backend *backend, const dg_params *params, 
     for (int k = 0; k < DG_N_SPACES; k++) {
         if (!wanted((dg_space)k, training, ema))
             continue;
-        size_t n = (size_t)elements(params, (dg_space)k) * dg_dtype_size(base);
+        size_t n = space_bytes(s, (dg_space)k);
 
         /* an asynchronous device may not be able to compute in the communicator's memory */
         s->shared |= k == DG_GRADIENTS && comm && comm->memory && backend->immediate;
@@ -98,11 +103,6 @@ void dg_store_close(dg_store **s)
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
-
-static size_t space_bytes(const dg_store *s, dg_space space)
-{
-    return (size_t)elements(s->params, space) * dg_dtype_size(s->base);
-}
 
 dg_store *dg_store_open_copy(const dg_store *s, dg_backend *host)
 {
@@ -225,8 +225,8 @@ int dg_store_set(dg_store *s, dg_space space, int param, const double *in, dg_di
 
 int dg_store_copy(dg_store *s, dg_space to, dg_space from, dg_diag *d)
 {
-    size_t n = (size_t)elements(s->params, DG_WEIGHTS) * dg_dtype_size(s->base);
-    int rc = s->backend->copy(s->backend, DG_LANE_COMPUTE, s->space[to], s->space[from], n);
+    int rc = s->backend->copy(s->backend, DG_LANE_COMPUTE, s->space[to], s->space[from],
+                              space_bytes(s, DG_WEIGHTS));
 
     return rc < 0 ? dg_fail(d, (dg_code)-rc, DG_NOWHERE, "device-copy",
                             "the device refused to copy parameters")

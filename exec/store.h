@@ -29,9 +29,8 @@ int64_t dg_store_bytes(const dg_params *params, dg_dtype base, bool training, bo
 /* Memory of the host for copies of a store without its gradients; any thread may read it, as a
  * store of backend `host`. NULL: there is not enough. */
 dg_store *dg_store_open_copy(const dg_store *s, dg_backend *host);
-/* Copies s to such a one, as the work that s's backend has been given so far leaves it, on the lane
- * COPY; what is given to the lane COMPUTE later waits. `now` is a second event; when `copied` has
- * passed, the copy is whole. */
+/* Copies s on the lane COPY, behind all work that COMPUTE has; later work of COMPUTE waits for the
+ * copy, which is whole when `copied` has passed. `now`: another event of the backend. */
 int dg_store_copy_out(const dg_store *s, dg_store *copy, dg_event *now, dg_event *copied,
                       dg_diag *d) DG_MUST_USE;
 

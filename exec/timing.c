@@ -2,8 +2,8 @@
  * around each instruction and is read behind the run; the run begins on an idle device. Elsewhere
  * the host waits for each instruction.
  *
- * Runs that nobody times have a pair around each stretch of instructions that the device does
- * without the host, read where the host waits anyway: how busy the device is costs no wait. */
+ * Other runs have a pair of events around each stretch that needs no host. The pairs are read where
+ * the host waits anyway, so it costs no wait to know how busy the device is. */
 #include "base/log.h"
 #include "exec/exec_internal.h"
 

@@ -295,7 +295,7 @@ static void how_busy_the_device_is_costs_no_wait(void **state)
         rig_input(&r, "flag", &flag);
         rig_batch(&r);
         if (i != 3)
-            assert_true(dg_exec_count(r.x).device_s == before); /* nobody has waited for it */
+            assert_true(dg_exec_count(r.x).device_s == before); /* read after the next wait */
         assert_int_equal(dg_exec_read(r.x, "total", &result, r.d), 0);
         n = dg_exec_count(r.x);
         assert_int_equal(n.waits, i + 1);
