@@ -101,10 +101,16 @@ void dg_judge_add_where(dg_str *s, const dg_judge_rank *k)
                    k->beat.waits ? ", waiting for other ranks" : "");
 }
 
-void dg_judge_add_saved(const dg_judge *r, dg_str *s)
+void dg_judge_add_saved(dg_judge *r, dg_str *s)
 {
+    int64_t saving;
+
+    dg_judge_look(r, 0); /* it writes the checkpoints */
+    saving = r->ranks[0].beat.saving;
     if (r->saved >= 0)
         dg_str_fmt(s, "; nothing was written after step %lld", (long long)r->saved);
+    if (saving > 0 && saving > r->saved)
+        dg_str_fmt(s, "%s step %lld was being saved", r->saved >= 0 ? "," : ";", (long long)saving);
 }
 
 void dg_judge_fail(dg_judge *r, bool lost)

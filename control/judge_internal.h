@@ -57,7 +57,7 @@ const char *dg_judge_name(const dg_judge *r, int i, char *buf, size_t n);
 
 /* ---- judge.c */
 void dg_judge_look(dg_judge *r, int i); /* refresh its position */
-void dg_judge_add_saved(const dg_judge *r, dg_str *s);
+void dg_judge_add_saved(dg_judge *r, dg_str *s);
 void dg_judge_fail(dg_judge *r, bool lost); /* ends the run for the verdict's latest error */
 
 dg_where dg_judge_where_is(const dg_judge_rank *k);

@@ -58,7 +58,7 @@ static const struct kind {
                           AT(DIGESTS, word.seen),
                       } },
     [DG_SAY_BEAT] = { "beat",
-                      8,
+                      9,
                       {
                           AT(TEXT, beat.node),
                           AT(TEXT, beat.file),
@@ -67,6 +67,7 @@ static const struct kind {
                           AT(WORD64, beat.waits),
                           AT(WORD64, beat.step),
                           AT(WORD64, beat.saved),
+                          AT(WORD64, beat.saving),
                           AT(REAL, beat.since_s),
                       } },
     [DG_SAY_FAIL] = { "fail",

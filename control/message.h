@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "control/rates.h"
 
-enum { DG_FRAME_VERSION = 2, DG_FRAME_MAX = 16 << 20, DG_MAX_RANKS = 1024 };
+enum { DG_FRAME_VERSION = 3, DG_FRAME_MAX = 16 << 20, DG_MAX_RANKS = 1024 };
 
 typedef enum dg_message_kind {
     DG_SAY_TICKET = 1, /* launcher to its rank, by descriptor: identity and secrets */
@@ -111,6 +111,7 @@ typedef struct dg_message {
             const char *node, *file;     /* position: "train/backbone"; "" outside nodes */
             int64_t line, column, waits; /* waits: in a collective, for other ranks */
             int64_t step, saved;
+            int64_t saving; /* the step whose checkpoint is being written; 0: none */
             double since_s;
         } beat;
         struct dg_rank_fault {

@@ -31,7 +31,7 @@ typedef struct record {
 
 struct dg_recorder { /* in shared memory */
     _Atomic uint64_t n, changes;
-    _Atomic int64_t step, saved;
+    _Atomic int64_t step, saved, saving;
     _Atomic uint32_t n_places, place, waits;
     place places[DG_PLACES];
     record ring[DG_RECORDS];
@@ -224,6 +224,12 @@ void dg_recorder_saved(dg_recorder *r, int64_t step)
         atomic_store_explicit(&r->saved, step, memory_order_relaxed);
 }
 
+void dg_recorder_saving(dg_recorder *r, int64_t step)
+{
+    if (r)
+        atomic_store_explicit(&r->saving, step, memory_order_relaxed);
+}
+
 uint64_t dg_recorder_begin(dg_recorder *r, uint32_t where, const char *op, const char *type,
                            int64_t elements)
 {
@@ -294,6 +300,7 @@ void dg_recorder_look(const dg_recorder *r, dg_arena *a, dg_beat *out, uint64_t 
     out->waits = atomic_load_explicit(&r->waits, memory_order_relaxed) != 0;
     out->step = atomic_load_explicit(&r->step, memory_order_relaxed);
     out->saved = atomic_load_explicit(&r->saved, memory_order_relaxed);
+    out->saving = atomic_load_explicit(&r->saving, memory_order_relaxed);
     *changes = (atomic_load_explicit(&r->changes, memory_order_relaxed) << 16) +
                atomic_load_explicit(&r->place, memory_order_relaxed);
 }

@@ -29,6 +29,8 @@ dg_exec_observer dg_recorder_observer(dg_recorder *r); /* an observer that calls
 void dg_recorder_word(dg_recorder *r, const dg_word *w);
 void dg_recorder_seen(dg_recorder *r, const dg_digests *seen); /* digests sent to the coordinator */
 void dg_recorder_saved(dg_recorder *r, int64_t step); /* that step's checkpoint is on disk */
+/* It is being written while the run goes on; 0: none is. */
+void dg_recorder_saving(dg_recorder *r, int64_t step);
 
 /* The number of a place that is known already, or 0. */
 uint32_t dg_recorder_find(const dg_recorder *r, const dg_where *at);

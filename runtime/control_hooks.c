@@ -222,3 +222,8 @@ void dg_control_hooks_saved(dg_link *link, int64_t step)
 {
     dg_recorder_saved(dg_link_recorder(link), step);
 }
+
+void dg_control_hooks_saving(dg_link *link, int64_t step)
+{
+    dg_recorder_saving(dg_link_recorder(link), step);
+}

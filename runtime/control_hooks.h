@@ -27,5 +27,6 @@ void dg_control_hooks_rates(dg_link *link, dg_progress *p, dg_control *c);
 /* Records this rank's position: a node, or another element of the pipeline under this name. */
 void dg_control_hooks_at(dg_link *link, const dg_where *at, const char *name);
 void dg_control_hooks_saved(dg_link *link, int64_t step);
+void dg_control_hooks_saving(dg_link *link, int64_t step); /* beside the run; 0: no more */
 
 #endif

@@ -135,6 +135,8 @@ static void begin_checkpoint(dg_train *t)
         t->unsaved = write_checkpoint(t, false, own) < 0;
     else if ((t->unsaved = dg_saver_begin(t->saver, &args, own) < 0))
         warn_unsaved(t, args.progress->step, own);
+    else
+        dg_control_hooks_saving(t->world->link, args.progress->step);
     dg_diag_close(&own);
 }
 
@@ -148,6 +150,7 @@ static void end_checkpoint(dg_train *t, bool wait)
         return;
     own = dg_diag_open();
     t->unsaved = dg_saver_finish(t->saver, own) < 0;
+    dg_control_hooks_saving(t->world->link, 0);
     if (t->unsaved) {
         warn_unsaved(t, step, own);
     } else {

@@ -113,12 +113,14 @@ static void test_look(void **state)
     assert_false(b.waits);
     step(f->r[0], 7);
     dg_recorder_saved(f->r[0], 5);
+    dg_recorder_saving(f->r[0], 6);
     collective(f->r[0], "train/sync", 13, 10, false);
     dg_recorder_look(f->r[0], f->a, &b, &after);
     assert_true(after > before);
     assert_true(b.waits);
     assert_int_equal(b.step, 7);
     assert_int_equal(b.saved, 5);
+    assert_int_equal(b.saving, 6);
     dg_recorder_look(NULL, f->a, &b, &after);
     assert_string_equal(b.node, "");
 }
