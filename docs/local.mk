@@ -48,7 +48,8 @@ nobase_dist_doc_DATA += docs/commands.md docs/control.md docs/data.md docs/edito
 	docs/decisions/packing-in-kernels.md docs/decisions/padding.md \
 	docs/decisions/parity-one-image.md docs/decisions/placement.md docs/decisions/plugin-abi.md \
 	docs/decisions/rank-proof.md docs/decisions/rooms.md docs/decisions/run-parts.md \
-	docs/decisions/sync-norm.md docs/decisions/tensorboard.md docs/decisions/weights.md \
+	docs/decisions/short-runs.md docs/decisions/sync-norm.md \
+	docs/decisions/tensorboard.md docs/decisions/weights.md \
 	docs/pictures/pipeline.svg docs/pictures/pipeline.xml docs/pictures/rooms.svg \
 	docs/stories/1_empty_batches.md docs/stories/2_evaluation.md docs/stories/3_added_layer.md \
 	docs/stories/4_conditional_forward.md docs/stories/5_unequal_buckets.md \
