@@ -332,12 +332,17 @@ static void fit_time(dg_str *text, plan *p, const char *to, dg_arena *a, dg_diag
         }
         p->asked = (int64_t)fmin(fmax(training_share * 60 * p->minutes / step_s, 1), INT32_MAX);
         const int smaller = p->asked < ENOUGH_STEPS ? smaller_size(p) : 0;
+        const bool refit = smaller > 0 && p->memory > 0; /* it has room for more of these */
 
         again = smaller > 0;
         p->smaller = again ? smaller : p->smaller;
+        p->memory = refit ? 0 : p->memory;
         size_up(p);
         dg_str_free(text);
-        dg_init_write(text, p);
+        if (refit)
+            write_fitting(text, p, to, a);
+        else
+            dg_init_write(text, p);
     }
 }
 
