@@ -23,6 +23,13 @@ static bool is_class_head(const char *name)
            strncmp(name, selection, sizeof selection - 1) == 0;
 }
 
+/* A head of one score for each class, apart from the others: no softmax, no ground. */
+static bool is_score_head(const char *name)
+{
+    return strstr(name, "score_head.") || strstr(name, "cls_branches.") ||
+           strstr(name, "atss_cls.");
+}
+
 static bool is_query_table(const char *name)
 {
     return strcmp(name, "refpoint_embed.weight") == 0 || strcmp(name, "query_feat.weight") == 0;
@@ -54,7 +61,14 @@ dg_rows_kind dg_rows_of(const dg_archive *a, const dg_entry *e, const dg_param_i
 {
     int64_t theirs = e->shape.d[0], ours = p->shape.d[0], groups = groups_of(a);
 
-    if (!groups || !same_columns(e, p))
+    if (!same_columns(e, p))
+        return DG_ROWS_AS_STORED;
+    if (!groups && is_score_head(p->name)) {
+        for (int64_t i = 0; i < ours; i++)
+            rows[i] = DG_ROW_MEAN;
+        return DG_ROWS_MEAN;
+    }
+    if (!groups)
         return DG_ROWS_AS_STORED;
     if (is_class_head(p->name)) {
         bool coco = theirs == COCO_OUTPUTS && ours == COCO_CLASSES;
@@ -77,6 +91,7 @@ const char *dg_rows_name(dg_rows_kind kind)
         [DG_ROWS_COCO] = "the rows of COCO's 80 categories among its 91 numbers",
         [DG_ROWS_QUERIES] = "the first queries of each group",
         [DG_ROWS_TILED] = "rows of other classes, one after another, as the reference does",
+        [DG_ROWS_MEAN] = "their mean, for every class",
     };
 
     return names[kind];

@@ -22,6 +22,15 @@ static bool fits(const dg_entry *e, const dg_param_info *p)
     return dg_shape_equal(e->shape, p->shape) || (e->n == 1 && dg_shape_elements(p->shape) == 1);
 }
 
+static void mean_row(double *to, const double *v, size_t n, size_t row)
+{
+    for (size_t c = 0; c < row; c++) {
+        to[c] = 0;
+        for (size_t i = 0; i < n; i++)
+            to[c] += v[i * row + c] / (double)n;
+    }
+}
+
 /* rows: those of the entry that the parameter takes; NULL: all. */
 static int load_one(dg_store *s, dg_space space, int param, const dg_archive *a, const dg_entry *e,
                     const int64_t *rows, dg_diag *d)
@@ -44,7 +53,10 @@ static int load_one(dg_store *s, dg_space space, int param, const dg_archive *a,
                          "%s holds %f at place %lld; weights must be finite", e->name, v[i],
                          (long long)i);
     for (int64_t i = 0; rows && i < p->shape.d[0]; i++)
-        memcpy(taken + (size_t)i * row, v + (size_t)rows[i] * row, row * sizeof *v);
+        if (rows[i] == DG_ROW_MEAN)
+            mean_row(taken + (size_t)i * row, v, (size_t)e->shape.d[0], row);
+        else
+            memcpy(taken + (size_t)i * row, v + (size_t)rows[i] * row, row * sizeof *v);
     if (rc == 0)
         rc = dg_store_set(s, space, param, taken ? taken : v, d);
     dg_free(v);
@@ -117,7 +129,7 @@ typedef struct tally {
     int64_t classes_file, classes; /* from a score head's bias; 0: unknown */
     dg_str missing, shapes;
     row_choice take;
-    int n_rows[DG_ROWS_TILED + 1]; /* tensors of which some rows were taken, by kind */
+    int n_rows[DG_N_ROWS_KINDS]; /* tensors of which some rows were taken, by kind */
 } tally;
 
 /* The rows of an entry that fit a parameter of another shape; NULL: none do. */
@@ -128,7 +140,7 @@ static const int64_t *rows_that_fit(const dg_archive *a, const dg_entry *e, cons
         take != ALL_ROWS && p->shape.rank ? DG_NEW_N(arena, p->shape.d[0], int64_t) : NULL;
     dg_rows_kind kind = rows ? dg_rows_of(a, e, p, rows) : DG_ROWS_AS_STORED;
 
-    if (kind == DG_ROWS_AS_STORED || (kind == DG_ROWS_TILED && take != OTHER_ROWS))
+    if (kind == DG_ROWS_AS_STORED || (kind >= DG_ROWS_TILED && take != OTHER_ROWS))
         return NULL;
     n_rows[kind]++;
     return rows;
@@ -142,7 +154,7 @@ static const char *keep(int n)
 
 static void report_rows(const int *n_rows, dg_where at, dg_diag *d)
 {
-    for (int k = 0; k <= DG_ROWS_TILED; k++)
+    for (int k = 0; k < DG_N_ROWS_KINDS; k++)
         if (n_rows[k])
             dg_warn(d, at, "weights-rows", "%d tensor%s some rows of the file's: %s", n_rows[k],
                     n_rows[k] == 1 ? " takes" : "s take", dg_rows_name((dg_rows_kind)k));
@@ -311,7 +323,7 @@ static const dg_entry *find_entry(const dg_archive *a, const dg_node *node, cons
 }
 
 typedef struct mismatch {
-    int n, loaded, missing, shapes, frozen, rows[DG_ROWS_TILED + 1];
+    int n, loaded, missing, shapes, frozen, rows[DG_N_ROWS_KINDS];
     dg_str missing_names, shape_names, frozen_names;
 } mismatch;
 

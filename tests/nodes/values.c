@@ -4,7 +4,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <detrgraph/run.h>
 
@@ -39,8 +41,8 @@ static void must(int rc, dg_diag *d)
         fail_msg("%s", dg_diag_text(d));
 }
 
-static void open_run(opened *o, const char *encoder, const char *decoder, const char *empty,
-                     int64_t w)
+static void open_for(opened *o, char classes, const char *encoder, const char *decoder,
+                     const char *empty, int64_t w)
 {
     char text[8192];
     dg_run_options options = { .size = sizeof options,
@@ -52,9 +54,17 @@ static void open_run(opened *o, const char *encoder, const char *decoder, const 
                                .keep_named = true };
 
     snprintf(text, sizeof text, pipeline, encoder, decoder, (long long)w, empty);
+    for (char *at = text; (at = strstr(at, "classes='"));)
+        *(at += strlen("classes='")) = classes;
     o->d = dg_diag_open();
     must(dg_run_open(&o->run, &options, o->d), o->d);
     must(dg_run_select(o->run, "train", w, 64, o->d), o->d);
+}
+
+static void open_run(opened *o, const char *encoder, const char *decoder, const char *empty,
+                     int64_t w)
+{
+    open_for(o, '3', encoder, decoder, empty, w);
 }
 
 static void close_run(opened *o)
@@ -100,6 +110,43 @@ static void initial_values(void **state)
     assert_true(fabs(bias[48 + 4 * 2]) < 1e-6 &&
                 fabs(bias[48 + 4 * 2 + 1] - 1) < 1e-6); /* head 2, level 1 again from 1 */
     close_run(&o);
+}
+
+/* Scores of other classes begin with what the file's have in common. */
+static void values_of_other_classes(void **state)
+{
+    static const char *const heads[] = { "enc_score_head", "dec_score_head.0", "dec_score_head.1" };
+    char folder[] = "/tmp/detrgraph-values-XXXXXX", file[64], from[96], name[64];
+    double theirs[3 * 32], ours[5 * 32], bias[5];
+    opened o;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/three.safetensors", folder);
+    snprintf(from, sizeof from, "pretrained='%s'", file);
+    open_run(&o, "", "", "pad", 96);
+    must(dg_run_set(o.run, DG_RUN_WEIGHTS, "decoder.enc_score_head.bias",
+                    (const double[]){ -1, -2, -6 }, 3, o.d),
+         o.d);
+    must(dg_run_save(o.run, DG_RUN_WEIGHTS, file, o.d), o.d);
+    for (int h = 0; h < 3; h++) {
+        opened new;
+
+        snprintf(name, sizeof name, "decoder.%s.weight", heads[h]);
+        get(&o, name, theirs, 3 * 32);
+        open_for(&new, '5', "", from, "pad", 96);
+        get(&new, name, ours, 5 * 32);
+        for (int i = 0; i < 5 * 32; i++)
+            assert_true(
+                fabs(ours[i] - (theirs[i % 32] + theirs[32 + i % 32] + theirs[64 + i % 32]) / 3) <
+                1e-7);
+        get(&new, "decoder.enc_score_head.bias", bias, 5);
+        assert_true(bias[0] == -3 && bias[4] == -3);
+        close_run(&new);
+    }
+    close_run(&o);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 static double longest_of(opened *o, const char *name, int64_t n)
@@ -257,8 +304,11 @@ static void schedule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(initial_values), cmocka_unit_test(initial_values_by_version),
-        cmocka_unit_test(steps),          cmocka_unit_test(discrete),
+        cmocka_unit_test(initial_values),
+        cmocka_unit_test(values_of_other_classes),
+        cmocka_unit_test(initial_values_by_version),
+        cmocka_unit_test(steps),
+        cmocka_unit_test(discrete),
         cmocka_unit_test(schedule),
     };
 
