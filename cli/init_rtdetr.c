@@ -59,9 +59,9 @@ static void network(dg_str *out, const plan *p)
 static void training(dg_str *out, const plan *p)
 {
     static const char heads[] =
-        "      <!-- The heads for classes begin alike, with the mean of the file's, whose classes are "
-        "others: they learn as fast\n"
-        "           as in a network without weights. -->\n"
+        "      <!-- The heads for classes begin alike, with the mean of the file's, whose classes "
+        "are others: they learn as\n"
+        "           fast as in a network without weights. -->\n"
         "      <group match=\"(score_head|class_embed).*weight\" lr_scale=\"%d\"/>\n";
     /* pictures that are seen a few times need no new versions, which are harder */
     const bool varies = p->epochs >= 5;
