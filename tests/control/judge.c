@@ -142,23 +142,6 @@ static void test_silence(void **state)
            "nothing was written after step 50", true);
 }
 
-/* Rank 0 finishes what it writes beside the run, after the message. */
-static void test_saving(void **state)
-{
-    fixture *f = *state;
-
-    begin(f, 2);
-    say(f, 0,
-        (dg_message){ .kind = DG_SAY_BEAT,
-                      .beat = { .node = "", .file = "", .step = 64, .saved = 50, .saving = 60 } },
-        0);
-    beat(f, 1, "train/backbone", false, 0, 0);
-    beat(f, 1, "train/backbone", false, 0, 0.1);
-    dg_judge_tick(f->r, 2.15);
-    failed(f, "rank-lost", "; nothing was written after step 50, step 60 was being saved",
-           "it counts as lost", true);
-}
-
 /* The rank's launcher was killed with it, so only the closed connection shows the loss. */
 static void test_closed(void **state)
 {
@@ -573,7 +556,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_digest, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_facts, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_silence, roster_set_up, roster_tear_down),
-        cmocka_unit_test_setup_teardown(test_saving, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_closed, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_heard_again, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_slow, roster_set_up, roster_tear_down),

@@ -1,5 +1,5 @@
 /* judge_seen.c: what the coordinator concludes from the ranks' monitor digests: which rank broke a
- * contract. */
+ * contract; and what its messages say of checkpoints. */
 #include "tests/control/judge_rig.h"
 
 /* The rank reports these digests of the three monitors in batch 4 of <train>. */
@@ -87,6 +87,23 @@ static void test_seen_differs(void **state)
         "\"train/e\", rank 3 at step 57 in node \"train/sync\", waiting for other ranks");
 }
 
+/* Rank 0 finishes what it writes beside the run, after the message. */
+static void test_saving(void **state)
+{
+    fixture *f = *state;
+
+    begin(f, 2);
+    say(f, 0,
+        (dg_message){ .kind = DG_SAY_BEAT,
+                      .beat = { .node = "", .file = "", .step = 64, .saved = 50, .saving = 60 } },
+        0);
+    beat(f, 1, "train/backbone", false, 0, 0);
+    beat(f, 1, "train/backbone", false, 0, 0.1);
+    dg_judge_tick(f->r, 2.15);
+    failed(f, "rank-lost", "; nothing was written after step 50, step 60 was being saved",
+           "it counts as lost", true);
+}
+
 /* Ranks that advance to later batches before the verdict do not carry their digests along. */
 static void test_seen_and_gone_on(void **state)
 {
@@ -142,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_seen, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_seen_differs, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_saving, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_seen_and_gone_on, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_seen_in_words, roster_set_up, roster_tear_down),
     };
