@@ -14,24 +14,55 @@ typedef struct product_a {
     int64_t row, step;
 } product_a;
 
-enum { TILE_M = 2, TILE_N = 8 }; /* the sums of a tile fit into registers */
+enum { TILE_M = 4, TILE_N = 4 };
 
-static inline void product_tile(int64_t k, product_a a, const real *b, int64_t b_row, real *c,
-                                int64_t c_row)
+typedef double sums __attribute__((vector_size(TILE_N * sizeof(double)))); /* of a tile's row */
+typedef real reals
+    __attribute__((vector_size(TILE_N * sizeof(real)), aligned(sizeof(real)), may_alias));
+
+static inline __attribute__((always_inline)) void product_tile(int64_t k, product_a a,
+                                                               const real *b, int64_t b_row,
+                                                               real *c, int64_t c_row)
 {
-    double sum[TILE_M][TILE_N] = { { 0 } };
+    const real *x[TILE_M] = { a.p, a.p + a.row, a.p + 2 * a.row, a.p + 3 * a.row };
+    sums s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0; /* an array would not stay in registers */
 
-    for (int64_t i = 0; i < k; i++)
-        for (int m = 0; m < TILE_M; m++) {
-            double x = a.p[m * a.row + i * a.step];
+    for (int64_t i = 0; i < k; i++) {
+        sums row = __builtin_convertvector(*(const reals *)(b + i * b_row), sums);
 
-            for (int n = 0; n < TILE_N; n++)
-                sum[m][n] += x * (double)b[i * b_row + n];
-        }
+        s0 += (double)x[0][i * a.step] * row;
+        s1 += (double)x[1][i * a.step] * row;
+        s2 += (double)x[2][i * a.step] * row;
+        s3 += (double)x[3][i * a.step] * row;
+    }
+    const sums sum[TILE_M] = { s0, s1, s2, s3 };
+
     for (int m = 0; m < TILE_M; m++)
         for (int n = 0; n < TILE_N; n++)
             c[m * c_row + n] = (real)((double)c[m * c_row + n] + sum[m][n]);
 }
+
+static inline __attribute__((always_inline)) void product_tiles(int64_t m_full, int64_t n_full,
+                                                                int64_t k, product_a a,
+                                                                const real *b, int64_t b_row,
+                                                                real *c, int64_t c_row)
+{
+    for (int64_t n = 0; n < n_full; n += TILE_N)
+        for (int64_t m = 0; m < m_full; m += TILE_M)
+            product_tile(k, (product_a){ a.p + m * a.row, a.row, a.step }, b + n, b_row,
+                         c + m * c_row + n, c_row);
+}
+
+#ifdef __x86_64__
+/* the same operations, and so the same bits, in wider registers */
+__attribute__((target("avx2"))) static void product_tiles_avx2(int64_t m_full, int64_t n_full,
+                                                               int64_t k, product_a a,
+                                                               const real *b, int64_t b_row,
+                                                               real *c, int64_t c_row)
+{
+    product_tiles(m_full, n_full, k, a, b, b_row, c, c_row);
+}
+#endif
 
 static inline void product_edge(int64_t m_size, int64_t n_size, int64_t k, product_a a,
                                 const real *b, int64_t b_row, real *c, int64_t c_row)
@@ -51,10 +82,12 @@ static inline void product(int64_t m_size, int64_t n_size, int64_t k, product_a 
 {
     int64_t m_full = m_size - m_size % TILE_M, n_full = n_size - n_size % TILE_N;
 
-    for (int64_t n = 0; n < n_full; n += TILE_N)
-        for (int64_t m = 0; m < m_full; m += TILE_M)
-            product_tile(k, (product_a){ a.p + m * a.row, a.row, a.step }, b + n, b_row,
-                         c + m * c_row + n, c_row);
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2"))
+        product_tiles_avx2(m_full, n_full, k, a, b, b_row, c, c_row);
+    else
+#endif
+        product_tiles(m_full, n_full, k, a, b, b_row, c, c_row);
     product_edge(m_full, n_size - n_full, k, a, b + n_full, b_row, c + n_full, c_row);
     product_edge(m_size - m_full, n_size, k, (product_a){ a.p + m_full * a.row, a.row, a.step }, b,
                  b_row, c + m_full * c_row, c_row);
