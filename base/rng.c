@@ -55,16 +55,35 @@ static uint64_t u64(dg_rng *r)
     return high << 32 | dg_rng_u32(r);
 }
 
+static double unit(uint64_t bits)
+{
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
 double dg_rng_uniform(dg_rng *r)
 {
-    return (double)(u64(r) >> 11) * 0x1p-53;
+    return unit(u64(r));
+}
+
+void dg_rng_uniforms(dg_rng_key key, uint64_t from, double *out, int64_t n)
+{
+    const uint64_t k = (uint64_t)key.k[1] << 32 | key.k[0];
+
+    for (int64_t i = 0; i < n;) { /* a block of four words is two values */
+        uint64_t at = from + (uint64_t)i;
+        uint32_t w[4];
+
+        dg_philox_words(k, (const uint32_t[4]){ (uint32_t)(at / 2) }, w);
+        if (at % 2 == 0)
+            out[i++] = unit((uint64_t)w[0] << 32 | w[1]);
+        if (i < n)
+            out[i++] = unit((uint64_t)w[2] << 32 | w[3]);
+    }
 }
 
 double dg_rng_range(dg_rng *r, double lo, double hi)
 {
-    double v = lo + (hi - lo) * dg_rng_uniform(r);
-
-    return v < hi ? v : lo; /* rounding may reach hi, which is excluded */
+    return dg_rng_scaled(dg_rng_uniform(r), lo, hi);
 }
 
 uint64_t dg_rng_below(dg_rng *r, uint64_t n)

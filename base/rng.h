@@ -29,9 +29,18 @@ dg_rng dg_rng_begin(dg_rng_key key, uint64_t a, uint32_t b);
 /* A fresh sequence without its first n values of dg_rng_u32; costs the same for every n. */
 void dg_rng_skip(dg_rng *r, uint64_t n);
 uint32_t dg_rng_u32(dg_rng *r);
-double dg_rng_uniform(dg_rng *r);                     /* [0,1), 53 bits from two u32 */
+double dg_rng_uniform(dg_rng *r); /* [0,1), 53 bits from two u32 */
+/* Values from..from+n-1 of dg_rng_uniform of the fresh sequence (key, 0, 0): many at a time. */
+void dg_rng_uniforms(dg_rng_key key, uint64_t from, double *out, int64_t n);
 double dg_rng_range(dg_rng *r, double lo, double hi); /* [lo,hi) */
-uint64_t dg_rng_below(dg_rng *r, uint64_t n);         /* 0 <= result < n, unbiased */
+/* dg_rng_range from a value of dg_rng_uniform. */
+static inline double dg_rng_scaled(double uniform, double lo, double hi)
+{
+    double v = lo + (hi - lo) * uniform;
+
+    return v < hi ? v : lo; /* rounding may reach hi, which is excluded */
+}
+uint64_t dg_rng_below(dg_rng *r, uint64_t n); /* 0 <= result < n, unbiased */
 /* N(0,1) by Box-Muller from two uniforms; the pair's second normal is dropped. */
 double dg_rng_normal(dg_rng *r);
 

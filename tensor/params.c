@@ -246,7 +246,7 @@ void dg_params_init_part(const dg_params *p, int i, uint64_t seed, int64_t from,
 
     while (info->like)
         info = dg_map_get(p->by_path, info->like);
-    dg_rng rng = dg_rng_begin(dg_rng_named(seed, info->path), 0, 0);
+    dg_rng_key key = dg_rng_named(seed, info->path);
     int kind = info->init.kind & ~DG_INIT_ZERO_ROW;
     double a = info->init.a;
 
@@ -254,15 +254,19 @@ void dg_params_init_part(const dg_params *p, int i, uint64_t seed, int64_t from,
         memcpy(out, info->values + from, (size_t)n * sizeof *out);
         return;
     }
-    if (kind == DG_INIT_UNIFORM || kind == DG_INIT_NORMAL) /* of two u32, or of two uniforms */
-        dg_rng_skip(&rng, (uint64_t)from * (kind == DG_INIT_NORMAL ? 4 : 2));
+    if (kind == DG_INIT_UNIFORM)
+        dg_rng_uniforms(key, (uint64_t)from, out, n);
+    dg_rng rng = dg_rng_begin(key, 0, 0);
+
+    if (kind == DG_INIT_NORMAL)
+        dg_rng_skip(&rng, (uint64_t)from * 4); /* each of two uniforms of two u32 */
     for (int64_t k = 0; k < n; k++) {
         double v = 0;
 
         if (kind == DG_INIT_CONST)
             v = a;
         else if (kind == DG_INIT_UNIFORM)
-            v = dg_rng_range(&rng, -a, a);
+            v = dg_rng_scaled(out[k], -a, a);
         else if (kind == DG_INIT_NORMAL)
             v = a * dg_rng_normal(&rng);
         else if (kind == DG_INIT_DATA)

@@ -87,6 +87,27 @@ static void moments(void **state)
     assert_true(fabs(n1 / N) < 0.012 && fabs(n2 / N - 1) < 0.02 && fabs(n4 / N - 3) < 0.12);
 }
 
+static void many_at_a_time(void **state)
+{
+    enum { N = 9 };
+    dg_rng_key key = dg_rng_named(6, "many");
+    double all[N], part[N];
+    dg_rng r = dg_rng_begin(key, 0, 0);
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        all[i] = dg_rng_uniform(&r);
+    for (int from = 0; from < N; from++)
+        for (int n = 0; from + n <= N; n++) {
+            memset(part, 0, sizeof part);
+            dg_rng_uniforms(key, (uint64_t)from, part, n);
+            assert_memory_equal(part, all + from, (size_t)n * sizeof *all);
+            for (int i = n; i < N; i++)
+                assert_true(part[i] == 0);
+        }
+    assert_true(dg_rng_scaled(0, -2, 4) == -2 && dg_rng_scaled(0.5, -2, 4) == 1);
+}
+
 static void ranges(void **state)
 {
     dg_rng r = dg_rng_begin(dg_rng_named(4, "ranges"), 0, 0);
@@ -113,6 +134,7 @@ int main(void)
         cmocka_unit_test(a_stream_is_its_counters),
         cmocka_unit_test(seeds_and_names_are_apart),
         cmocka_unit_test(moments),
+        cmocka_unit_test(many_at_a_time),
         cmocka_unit_test(ranges),
     };
 
