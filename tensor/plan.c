@@ -339,7 +339,7 @@ static void lay_slab(layout *l)
                     ((dg_block){ dg_align((int64_t)workspace_of(l, i)), l->begin[i], l->end[i],
                                  0 }));
     l->plan->slab_bytes = blocks.n ? dg_slab_pack(blocks.items, blocks.n) : 0;
-    l->plan->live_peak_bytes = dg_live_peak(blocks.items, blocks.n, p->instrs.n);
+    l->plan->live_peak_bytes = dg_live_peak(blocks.items, blocks.n);
     for (int i = 0, w = n_values; i < p->instrs.n; i++)
         if (workspace_of(l, i))
             l->plan->instrs[i].workspace = blocks.items[w++].offset;

@@ -17,6 +17,8 @@ static int by_rank(const void *a, const void *b)
     return x->rank != y->rank ? (x->rank > y->rank ? -1 : 1) : x->block - y->block;
 }
 
+enum { ORDERS = 3 };
+
 static double importance(const dg_block *b, int order)
 {
     double bytes = (double)b->bytes;
@@ -31,14 +33,17 @@ static double importance(const dg_block *b, int order)
     }
 }
 
-/* The offset of the tightest gap for b. placed: indices sorted by offset. */
-static int64_t best_gap(const dg_block *blocks, const int *placed, int n, const dg_block *b)
+typedef struct taken {
+    int64_t offset, end;
+    int first, last;
+} taken;
+
+/* The offset of the tightest gap for b. placed: sorted by offset. */
+static int64_t best_gap(const taken *placed, int n, const dg_block *b)
 {
     int64_t end = 0, best = -1, best_bytes = INT64_MAX;
 
-    for (int i = 0; i < n; i++) {
-        const dg_block *o = &blocks[placed[i]];
-
+    for (const taken *o = placed; o < placed + n; o++) {
         if (o->last < b->first || o->first > b->last)
             continue;
         int64_t gap = o->offset - end;
@@ -47,13 +52,13 @@ static int64_t best_gap(const dg_block *blocks, const int *placed, int n, const 
             best = end;
             best_bytes = gap;
         }
-        if (o->offset + o->bytes > end)
-            end = o->offset + o->bytes;
+        if (o->end > end)
+            end = o->end;
     }
     return best >= 0 ? best : end;
 }
 
-static int64_t place_in_order(dg_block *blocks, int n, int order, ranked *rank, int *placed)
+static int64_t place_in_order(dg_block *blocks, int n, int order, ranked *rank, taken *placed)
 {
     int64_t slab = 0;
 
@@ -64,12 +69,12 @@ static int64_t place_in_order(dg_block *blocks, int n, int order, ranked *rank, 
         dg_block *b = &blocks[rank[i].block];
         int k = i;
 
-        b->offset = best_gap(blocks, placed, i, b);
-        for (; k > 0 && blocks[placed[k - 1]].offset > b->offset; k--)
+        b->offset = best_gap(placed, i, b);
+        for (; k > 0 && placed[k - 1].offset > b->offset; k--)
             placed[k] = placed[k - 1];
-        placed[k] = rank[i].block;
-        if (b->offset + b->bytes > slab)
-            slab = b->offset + b->bytes;
+        placed[k] = (taken){ b->offset, b->offset + b->bytes, b->first, b->last };
+        if (placed[k].end > slab)
+            slab = placed[k].end;
     }
     return slab;
 }
@@ -78,35 +83,40 @@ int64_t dg_slab_pack(dg_block *blocks, int n)
 {
     dg_arena *scratch = dg_arena_open();
     ranked *rank = DG_NEW_N(scratch, n, ranked);
-    int *placed = DG_NEW_N(scratch, n, int);
+    taken *placed = DG_NEW_N(scratch, n, taken);
+    const int64_t least = dg_live_peak(blocks, n);
     int64_t best = INT64_MAX;
-    int chosen = 0, last = 2;
+    int chosen = 0, tried = -1;
 
-    for (int order = 0; order <= last; order++) {
-        int64_t slab = place_in_order(blocks, n, order, rank, placed);
+    while (tried < ORDERS - 1 && best > least) {
+        int64_t slab = place_in_order(blocks, n, ++tried, rank, placed);
 
         if (slab < best) {
             best = slab;
-            chosen = order;
+            chosen = tried;
         }
     }
-    if (chosen != last)
+    if (chosen != tried)
         best = place_in_order(blocks, n, chosen, rank, placed);
     dg_arena_close(&scratch);
     return best;
 }
 
-int64_t dg_live_peak(const dg_block *blocks, int n, int n_at)
+int64_t dg_live_peak(const dg_block *blocks, int n)
 {
+    int n_at = 0;
+
+    for (int i = 0; i < n; i++)
+        n_at = blocks[i].last >= n_at ? blocks[i].last + 1 : n_at;
     dg_arena *scratch = dg_arena_open();
-    int64_t *delta = DG_NEW_N(scratch, n_at + 2, int64_t);
+    int64_t *delta = DG_NEW_N(scratch, n_at + 1, int64_t);
     int64_t live = 0, peak = 0;
 
     for (int i = 0; i < n; i++) {
         delta[blocks[i].first] += blocks[i].bytes;
         delta[blocks[i].last + 1] -= blocks[i].bytes;
     }
-    for (int i = 0; i < n_at + 1; i++) {
+    for (int i = 0; i < n_at; i++) {
         live += delta[i];
         peak = live > peak ? live : peak;
     }

@@ -18,6 +18,6 @@ typedef struct dg_block {
 
 /* sets the offsets; returns the size of the slab in bytes */
 int64_t dg_slab_pack(dg_block *blocks, int n);
-int64_t dg_live_peak(const dg_block *blocks, int n, int n_at); /* lower bound of any slab */
+int64_t dg_live_peak(const dg_block *blocks, int n); /* lower bound of any slab */
 
 #endif

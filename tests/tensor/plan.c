@@ -185,7 +185,7 @@ static void blocks(void **state)
     dg_block b[] = { { 128, 0, 1, -1 }, { 64, 1, 2, -1 }, { 192, 2, 3, -1 }, { 64, 3, 3, -1 } };
 
     (void)state;
-    assert_int_equal(dg_live_peak(b, 4, 4), 256);
+    assert_int_equal(dg_live_peak(b, 4), 256);
     assert_int_equal(dg_slab_pack(b, 4), 256);
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < i; k++)
