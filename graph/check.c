@@ -128,9 +128,6 @@ void dg_load_check(dg_loader *l, dg_node *node)
 {
     dg_check c = { l, node };
 
-    for (int i = 0; i < node->item->n_attrs; i++)
-        if (node->item->attrs[i].bad) /* what is missing is not the default */
-            return;
     if (node->class->check)
         node->class->check(&c, node->conf);
 }

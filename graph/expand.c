@@ -30,6 +30,14 @@ const dg_item_attr *dg_item_find(const dg_item *item, const char *name)
             return &item->attrs[i];
     return NULL;
 }
+
+bool dg_item_whole(const dg_item *item)
+{
+    for (int i = 0; i < item->n_attrs; i++)
+        if (item->attrs[i].bad)
+            return false;
+    return true;
+}
 /* ---- elements -------------------------------------------------------------------------------- */
 
 static void expand_children(dg_expander *x, const dg_expansion *p, dg_item *into, const dg_xml *e,
@@ -84,11 +92,8 @@ static dg_item *make_item(dg_expander *x, const dg_expansion *p, const dg_xml *e
         const dg_xml_attr *a = &e->attrs[i];
 
         item->attrs[i] = (dg_item_attr){ .name = a->name, .at = a->at, .value_at = a->value_at };
-        int before = x->report->n;
-
-        item->attrs[i].value =
-            dg_let_replace(x, p, env, a->value, a->value_at, &item->attrs[i].folder);
-        item->attrs[i].bad = x->report->n != before;
+        item->attrs[i].value = dg_let_replace(x, p, env, a->value, a->value_at,
+                                              &item->attrs[i].folder, &item->attrs[i].bad);
     }
     return item;
 }
@@ -176,6 +181,10 @@ static const char *frame_prefix(dg_expander *x, const dg_expansion *p, const dg_
 
     if (!id)
         return outer;
+    if (id->bad) {
+        x->report->holes = true;
+        return outer;
+    }
     if (!dg_is_name(id->value)) {
         dg_load_error(x->report, p->frame, id->value_at, "id-syntax",
                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
@@ -196,11 +205,11 @@ static void expand_include(dg_expander *x, const dg_expansion *p, dg_item *into,
     if (!item)
         return;
     dg_no_children(x, p, e);
-    x->report->holes |= !file;
-    if (!file) {
+    x->report->holes |= !file || file->bad;
+    if (!file)
         dg_load_error(x->report, p->frame, e->at, "attr-missing", "<include> needs file=\"...\"");
+    if (!file || file->bad)
         return;
-    }
     const char *path =
         dg_path_join(x->arena, file->folder && strcmp(file->folder, ".") != 0 ? file->folder : "",
                      file->value);
@@ -231,6 +240,7 @@ static void expand_include(dg_expander *x, const dg_expansion *p, dg_item *into,
                               (dg_var){ .name = item->attrs[i].name,
                                         .value = item->attrs[i].value,
                                         .folder = item->attrs[i].folder,
+                                        .bad = item->attrs[i].bad,
                                         .given = &item->attrs[i] });
             given.n++;
         }
@@ -238,9 +248,10 @@ static void expand_include(dg_expander *x, const dg_expansion *p, dg_item *into,
     dg_frame *frame = DG_NEW(x->arena, dg_frame);
     dg_expansion inside = { dg_path_folder(x->arena, path), real, frame, p };
 
-    *frame = (dg_frame){
-        .up = p->frame, .prefix = frame_prefix(x, p, id), .id = id ? id->value : NULL, .at = e->at
-    };
+    *frame = (dg_frame){ .up = p->frame,
+                         .prefix = frame_prefix(x, p, id),
+                         .id = id && !id->bad ? id->value : NULL,
+                         .at = e->at };
     expand_children(x, &inside, into, root, env, &given);
     close_frame(x, into, frame);
     if (!x->full)
@@ -273,6 +284,10 @@ static void expand_stack(dg_expander *x, const dg_expansion *p, dg_item *into, c
                       id ? "count" : "id");
         return;
     }
+    if (count->bad) {
+        x->report->holes = true;
+        return;
+    }
     if (!dg_parse_i64(count->value, &n) || n < 1 || n > MAX_REPEAT) {
         x->report->holes = true;
         dg_load_error(x->report, p->frame, count->value_at, "attr-value",
@@ -292,6 +307,7 @@ static void expand_stack(dg_expander *x, const dg_expansion *p, dg_item *into, c
         };
         frame->prefix = dg_printf(x->arena, "%s%s.", prefix, index);
         frame->in = dg_item_find(item, "in");
+        x->report->holes |= frame->in && frame->in->bad;
         inside.frame = frame;
         expand_children(x, &inside, into, e,
                         dg_let_push(x, env,

@@ -56,6 +56,8 @@ int dg_items_read(dg_item **root, dg_load_errors *r, const char *text, size_t n,
     DG_MUST_USE;
 
 const dg_item_attr *dg_item_find(const dg_item *item, const char *name);
+/* False: a $name in one of its attributes was invalid. */
+bool dg_item_whole(const dg_item *item);
 /* True for valid ids and names of lets and parameters: letters, digits, _ and -, starting with a
  * letter. */
 bool dg_is_name(const char *s);

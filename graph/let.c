@@ -78,13 +78,13 @@ static const dg_var *take_name(dg_expander *x, const dg_expansion *p, const dg_v
     return v;
 }
 
-/* text with $names replaced. *folder: of the file that the beginning of the result comes from. */
 const char *dg_let_replace(dg_expander *x, const dg_expansion *p, const dg_var *env,
-                           const char *text, dg_where at, const char **folder)
+                           const char *text, dg_where at, const char **folder, bool *bad)
 {
     dg_str out = { 0 };
 
     *folder = p->folder;
+    *bad = false;
     if (!strchr(text, '$'))
         return text;
     for (const char *s = text; *s && out.n <= MAX_VALUE;) {
@@ -103,6 +103,7 @@ const char *dg_let_replace(dg_expander *x, const dg_expansion *p, const dg_var *
 
             if (v && out.n == 0 && *v->value)
                 *folder = v->folder;
+            *bad |= !v || v->bad;
             dg_str_add(&out, v ? v->value : "");
         }
     }
@@ -113,6 +114,7 @@ const char *dg_let_replace(dg_expander *x, const dg_expansion *p, const dg_var *
                           "here, %d MiB in all)",
                           MAX_VALUE >> 10, MAX_VALUES >> 20);
         x->full = true;
+        *bad = true;
         out.n = 0;
     }
     const char *result = dg_strndup(x->arena, out.s ? out.s : "", out.n);
@@ -208,11 +210,12 @@ const dg_var *dg_let_read(dg_expander *x, const dg_expansion *p, const dg_xml *e
             if (twin->attr)
                 dg_load_error_note(x->report, twin->attr->at, "first defined here");
         }
-        v.value = dg_let_replace(x, p, env, a->value, a->value_at, &v.folder);
+        v.value = dg_let_replace(x, p, env, a->value, a->value_at, &v.folder, &v.bad);
         for (int k = 0; top && k < x->n_sets; k++)
             if (strcmp(x->sets[k].name, a->name) == 0) {
                 v.value = x->sets[k].value;
                 v.folder = NULL;
+                v.bad = false;
                 x->set_used[k] = true;
             }
         if (top && strcmp(a->name, "batch") == 0)

@@ -15,6 +15,7 @@ typedef struct dg_var {
     const struct dg_var *next;
     int depth; /* length of the chain */
     bool *used;
+    bool bad; /* a $name in it was invalid and reported: so is what is written with it */
     const dg_item_attr *given; /* a parameter of an include, where it was written; else NULL */
 } dg_var;
 
@@ -46,9 +47,10 @@ typedef struct dg_parameters {
     int n;
 } dg_parameters;
 
-/* text with $names replaced. *folder: of the file that the beginning of the result comes from. */
+/* text with $names replaced. *folder: of the file that the beginning of the result comes from.
+ * *bad: a name was invalid, which was reported. */
 const char *dg_let_replace(dg_expander *x, const dg_expansion *p, const dg_var *env,
-                           const char *text, dg_where at, const char **folder);
+                           const char *text, dg_where at, const char **folder, bool *bad);
 const dg_var *dg_let_push(dg_expander *x, const dg_var *env, dg_var v);
 /* The chain after a <let>; outer: the names visible before the enclosing element. */
 const dg_var *dg_let_read(dg_expander *x, const dg_expansion *p, const dg_xml *e, const dg_var *env,

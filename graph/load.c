@@ -38,6 +38,10 @@ static const char *scope_id(dg_loader *l, const dg_item *item, const char *fallb
                       item->name);
         return NULL;
     }
+    if (a && a->bad) {
+        l->report.holes = true;
+        return NULL;
+    }
     if (a && !dg_is_name(a->value)) {
         dg_load_error(&l->report, item->frame, a->value_at, "id-syntax",
                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
@@ -98,7 +102,7 @@ static void collect_ids(dg_loader *l, const dg_item *item)
     for (const dg_item *k = item->first; k; k = k->next) {
         const dg_item_attr *a = k->name ? dg_item_find(k, "id") : NULL;
 
-        if (a) {
+        if (a && !a->bad) {
             dg_where *at = DG_NEW(l->arena, dg_where);
 
             *at = a->value_at;
@@ -348,12 +352,14 @@ static void read_mesh(dg_loader *l, const dg_item *item)
     dg_mesh_conf conf = { 0 };
 
     no_elements(l, item);
-    if (!read_structure(l, item, &conf, NULL))
-        return;
+    bool whole = read_structure(l, item, &conf, NULL);
+
     if (l->g->axis)
         dg_load_error(&l->report, item->frame, item->at, "element-twice",
                       "a second <mesh>: a pipeline has one");
     l->g->axis = "dp";
+    if (!whole)
+        return;
     l->g->mesh = (dg_mesh){ .item = item, .tp = conf.tp };
     l->g->ranks_open = strcmp(conf.dp, "ranks") == 0;
     if (l->g->ranks_open)
@@ -369,12 +375,13 @@ static void read_plugin(dg_loader *l, const dg_item *item)
     dg_plugin_conf conf = { 0 };
 
     no_elements(l, item);
-    if (read_structure(l, item, &conf, NULL) &&
-        dg_registry_load(l->g->registry, conf.path, dg_item_find(item, "path")->value_at,
-                         l->report.diag) < 0) {
-        l->report.n++;
-        l->report.holes = true; /* its classes would be reported as unknown */
-    }
+    bool read = read_structure(l, item, &conf, NULL);
+    int loaded = read ? dg_registry_load(l->g->registry, conf.path,
+                                         dg_item_find(item, "path")->value_at, l->report.diag)
+                      : 0;
+
+    l->report.n += loaded < 0;
+    l->report.holes |= !read || loaded < 0; /* its classes would be reported as unknown */
 }
 
 static void misplaced(dg_loader *l, const dg_item *item)

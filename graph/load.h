@@ -22,7 +22,7 @@ typedef struct dg_loader {
 bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, const dg_attr *row,
                   void *conf);
 /* Reads the attributes of a table and reports missing and unknown ones. others: names handled
- * elsewhere, separated by spaces, or NULL. Returns true if there were no errors. */
+ * elsewhere, separated by spaces, or NULL. False: conf lacks something, which was reported. */
 bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const dg_attr *table,
                    void *conf, const char *others);
 /* Fails unless w is in minutes. */

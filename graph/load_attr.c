@@ -109,5 +109,5 @@ bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const 
         else if (!dg_is_among(others, a->name))
             dg_load_unknown(l, item, a, called, names, n);
     }
-    return l->report.n == before;
+    return l->report.n == before && dg_item_whole(item);
 }

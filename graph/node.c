@@ -121,7 +121,10 @@ static void take_id(dg_loader *l, dg_node *node)
     const dg_item_attr *a = dg_item_find(item, "id");
     dg_node *other;
 
-    if (a && !dg_is_name(a->value)) {
+    if (a && a->bad) {
+        l->report.holes = true;
+        a = NULL;
+    } else if (a && !dg_is_name(a->value)) {
         dg_load_error(&l->report, item->frame, a->value_at, "id-syntax",
                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
                       a->value);
@@ -160,7 +163,7 @@ static bool is_wire(const dg_item_attr *a)
 /* True if this attribute is an input of the port "*". */
 static bool is_free(const dg_node *node, const dg_item_attr *a)
 {
-    if (!is_wire(a) || dg_attr_find(node->class->attrs, a->name) ||
+    if ((!is_wire(a) && !a->bad) || dg_attr_find(node->class->attrs, a->name) ||
         dg_is_among(common_names, a->name) || strcmp(a->name, "id") == 0)
         return false;
     for (const dg_port *p = node->class->ports; p && p->name; p++)
@@ -245,7 +248,7 @@ static const dg_scope *find_model(dg_loader *l, const dg_node *node, const dg_it
 static void take_model_ports(dg_loader *l, dg_node *node)
 {
     const dg_item_attr *a = dg_item_find(node->item, "model");
-    const dg_scope *m = a ? find_model(l, node, a) : NULL;
+    const dg_scope *m = a && !a->bad ? find_model(l, node, a) : NULL;
 
     node->model = m;
     if (!m || !m->output) {
@@ -258,7 +261,8 @@ static void take_model_ports(dg_loader *l, dg_node *node)
 
     for (int i = 0; i < m->n_inputs; i++) {
         dg_port *p = DG_NEW(l->arena, dg_port);
-        bool optional = ((const dg_input_conf *)m->inputs[i]->conf)->optional;
+        bool optional = ((const dg_input_conf *)m->inputs[i]->conf)->optional ||
+                        !dg_item_whole(m->inputs[i]->item);
 
         *p = (dg_port){ m->inputs[i]->id, "any", optional ? DG_PORT_OPTIONAL : 0,
                         "input of the model" };
@@ -302,6 +306,8 @@ static int find_port(const dg_node *node, const char *name)
 
 static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *a)
 {
+    if (node->model && l->report.holes)
+        return; /* one of the model's inputs has no name */
     int n = 0;
     const char **names =
         DG_NEW_N(l->arena, dg_attr_n(node->class->attrs) + node->n_in + 16, const char *);
@@ -414,9 +420,9 @@ static void require(dg_loader *l, dg_node *node)
     for (int i = 0; i < node->n_in; i++)
         if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !node->in[i].where.line &&
             !misspelt(node, node->in_ports[i]->name))
-            dg_load_error(&l->report, node->item->frame, node->where, "port-missing",
-                          "%s needs %s=\"@...\": %s", called, node->in_ports[i]->name,
-                          node->in_ports[i]->doc);
+            dg_load_error_unless_holes(&l->report, node->item->frame, node->where, "port-missing",
+                                       "%s needs %s=\"@...\": %s", called, node->in_ports[i]->name,
+                                       node->in_ports[i]->doc);
 }
 
 /* ---- child elements
@@ -435,10 +441,12 @@ static void unknown_child(dg_loader *l, const dg_node *node, const dg_item *k)
     dg_load_error_nearest(&l->report, k->name, names, n, "its elements");
 }
 
-static void take_children(dg_loader *l, dg_node *node)
+/* False: one of them lacks something, which was reported. */
+static bool take_children(dg_loader *l, dg_node *node)
 {
     const dg_child_class *table = node->class->children;
     int n = 0, counts[64] = { 0 };
+    bool whole = true;
 
     for (const dg_item *k = node->item->first; k; k = k->next)
         n += k->name != NULL;
@@ -461,7 +469,8 @@ static void take_children(dg_loader *l, dg_node *node)
                           "<%s> takes at most %d <%s>", node->element, table[kind].most, k->name);
         void *conf = dg_alloc(l->arena, table[kind].conf_size);
 
-        dg_load_attrs(l, k, dg_printf(l->arena, "<%s>", k->name), table[kind].attrs, conf, NULL);
+        whole &= dg_load_attrs(l, k, dg_printf(l->arena, "<%s>", k->name), table[kind].attrs, conf,
+                               NULL);
         for (const dg_item *inner = k->first; inner; inner = inner->next)
             if (inner->name)
                 dg_load_error(&l->report, inner->frame, inner->at, "element-misplaced",
@@ -472,6 +481,7 @@ static void take_children(dg_loader *l, dg_node *node)
     if (table)
         *(dg_children *)(void *)((char *)node->conf + node->class->children_offset) =
             (dg_children){ n, list };
+    return whole;
 }
 
 /* ---- the node
@@ -518,6 +528,7 @@ void dg_load_node(dg_loader *l, const dg_item *item)
     const dg_node_class *class = find_class(l, item);
     dg_node *node = DG_NEW(l->arena, dg_node);
     int before = l->report.n;
+    bool whole = dg_item_whole(item); /* what is missing is not the default */
 
     node->class = class ? class : &broken_class;
     node->item = item;
@@ -542,14 +553,15 @@ void dg_load_node(dg_loader *l, const dg_item *item)
     if (class)
         require(l, node);
     if (class)
-        take_children(l, node);
+        whole &= take_children(l, node);
     if (class)
         check_words(l, node);
-    dg_load_contracts(l, node, !node->broken && l->report.n == before);
+    whole &= !node->broken;
+    dg_load_contracts(l, node, whole && l->report.n == before);
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i].from && !node->broken)
             dg_load_agree(l, node, i, dg_item_find(item, node->in_ports[i]->name));
-    if (!node->broken && l->report.n == before)
+    if (whole && l->report.n == before)
         dg_load_check(l, node);
     DG_PUSH(l->arena, l->nodes, node);
     for (dg_frame *f = item->frame; f && f != l->top; f = f->up)

@@ -119,7 +119,7 @@ static void unknown_id(dg_loader *l, const dg_node *node, const dg_item_attr *a,
         dg_load_error_note(&l->report, *(const dg_where *)later, "it stands here");
         return;
     }
-    if (other) {
+    if (other && !l->report.holes) {
         dg_load_error(&l->report, node->item->frame, a->value_at, "wire-scope",
                       "%s=\"%s\": a wire stays inside its own model, train or evaluate", a->name,
                       a->value);
@@ -196,9 +196,9 @@ static bool choose_port(dg_loader *l, const dg_node *node, const dg_item_attr *a
                       "%s=\"%s\": %s has no output", a->name, a->value,
                       dg_node_called(l->arena, from));
     else if (!*rest)
-        dg_load_error(&l->report, node->item->frame, a->value_at, "wire-ambiguous",
-                      "%s=\"%s\": %s has several outputs, and none is the main one", a->name,
-                      a->value, dg_node_called(l->arena, from));
+        dg_load_error_unless_holes(&l->report, node->item->frame, a->value_at, "wire-ambiguous",
+                                   "%s=\"%s\": %s has several outputs, and none is the main one",
+                                   a->name, a->value, dg_node_called(l->arena, from));
     else
         dg_load_error(&l->report, node->item->frame, a->value_at, "port-unknown",
                       "%s=\"%s\": %s has no output \"%.*s\"", a->name, a->value,
@@ -248,6 +248,8 @@ const dg_node *dg_load_upward(dg_loader *l, const dg_item *item, const dg_item_a
     int k = 0;
 
     *rest = "";
+    if (a->bad)
+        return NULL;
     if (a->value[0] != '@' || !*path) {
         dg_load_error(&l->report, item->frame, a->value_at, "wire-expected",
                       "%s=\"%s\": expected a wire, like \"@node\"", a->name, a->value);
@@ -371,6 +373,8 @@ void dg_load_agree(dg_loader *l, dg_node *node, int port, const dg_item_attr *a)
         note_producer(l, w);
         return;
     }
+    if (have->kind == DG_TYPE_STREAM && l->report.n)
+        return; /* what it streams is not known for an error before */
     if (dg_contract_unify(&l->g->dims, have, to, &why))
         return;
     dg_load_error(&l->report, node->item->frame, a->value_at, "contract-mismatch", "%s=\"%s\": %s",

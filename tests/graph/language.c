@@ -355,12 +355,52 @@ static void said_once(void **state)
     done(&w);
 }
 
+/* A name that no let gives is one error wherever it stands, and nothing is said of what follows. */
+static void holes(void **state)
+{
+    static const char text[] =
+        "<pipeline version='1' name='all' seed='7'><mesh dp='ranks' tp='1'/>"
+        "<model id='net'><input id='images'/><input id='hint' optional='true'/>"
+        "<stack id='body' count='2' in='@images'><toy.conv id='a' in='@in' width='8'/></stack>"
+        "<toy.head id='head' in='@body' hint='@hint' classes='3'/></model>"
+        "<train steps='3' accumulate='2' precision='f32' patience='2 epochs'>"
+        "<toy.loader id='data' split='x'/><toy.sampler id='pick' in='@data' batch='2' sizes='32'/>"
+        "<toy.augment id='aug' in='@pick'><flip p='0.1' until='epoch 3'/></toy.augment>"
+        "<toy.batch id='b' in='@aug'/><use id='out' model='net' images='@b.images'/>" STEP
+        "<toy.ema id='ema' of='@opt'/><toy.log in='@loss.terms.loss_b'/></train>"
+        "<evaluate id='eval' every='1 epoch' weights='@ema' budget='2 min'>" DATA
+        "<toy.score id='score' in='@out'/></evaluate>"
+        "<checkpoint to='dir' every='1 epoch' best='@score.AP' keep='2'/></pipeline>";
+    int n = 0;
+    world w;
+
+    (void)state;
+    load(&w, text, NULL, 0);
+    done(&w);
+    for (const char *at = strchr(text, '='); at; at = strchr(at + 1, '='), n++) {
+        const char *end = strchr(at + 2, '\'');
+        char with[sizeof text + 8];
+
+        if (n == 0)
+            continue; /* the version of the language is no value */
+        snprintf(with, sizeof with, "%.*s$nolet%s", (int)(at + 2 - text), text, end);
+        w.d = dg_diag_open();
+        w.r = toy_registry(w.d);
+        w.g = NULL;
+        (void)!dg_graph_parse(&w.g, with, strlen(with), "dir/t.xml", NULL, 0, w.r, w.d);
+        if (dg_diag_n(w.d) != 1 || strcmp(dg_diag_at(w.d, 0)->id, "let-unknown") != 0)
+            fail_msg("%.40s: %s", at - 8, toy_print(w.d, w.g));
+        done(&w);
+    }
+    assert_true(n > 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scopes),     cmocka_unit_test(lets),          cmocka_unit_test(stacks),
         cmocka_unit_test(includes),   cmocka_unit_test(include_depth), cmocka_unit_test(attributes),
-        cmocka_unit_test(pretrained), cmocka_unit_test(said_once),
+        cmocka_unit_test(pretrained), cmocka_unit_test(said_once),     cmocka_unit_test(holes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
