@@ -38,6 +38,17 @@ bool dg_item_whole(const dg_item *item)
             return false;
     return true;
 }
+
+bool dg_item_id_ok(dg_load_errors *r, const dg_frame *frame, const dg_item_attr *id)
+{
+    r->holes |= id->bad;
+    if (!id->bad && !dg_is_name(id->value))
+        dg_load_error(r, frame, id->value_at, "id-syntax",
+                      "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
+                      id->value);
+    return !id->bad && dg_is_name(id->value);
+}
+
 /* ---- elements -------------------------------------------------------------------------------- */
 
 static void expand_children(dg_expander *x, const dg_expansion *p, dg_item *into, const dg_xml *e,
@@ -179,18 +190,8 @@ static const char *frame_prefix(dg_expander *x, const dg_expansion *p, const dg_
 {
     const char *outer = p->frame ? p->frame->prefix : "";
 
-    if (!id)
+    if (!id || !dg_item_id_ok(x->report, p->frame, id))
         return outer;
-    if (id->bad) {
-        x->report->holes = true;
-        return outer;
-    }
-    if (!dg_is_name(id->value)) {
-        dg_load_error(x->report, p->frame, id->value_at, "id-syntax",
-                      "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
-                      id->value);
-        return outer;
-    }
     return dg_printf(x->arena, "%s%s.", outer, id->value);
 }
 

@@ -58,6 +58,8 @@ int dg_items_read(dg_item **root, dg_load_errors *r, const char *text, size_t n,
 const dg_item_attr *dg_item_find(const dg_item *item, const char *name);
 /* False: a $name in one of its attributes was invalid. */
 bool dg_item_whole(const dg_item *item);
+/* True if the value of id="..." may be an id; false: that was reported. */
+bool dg_item_id_ok(dg_load_errors *r, const dg_frame *frame, const dg_item_attr *id);
 /* True for valid ids and names of lets and parameters: letters, digits, _ and -, starting with a
  * letter. */
 bool dg_is_name(const char *s);

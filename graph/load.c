@@ -38,16 +38,8 @@ static const char *scope_id(dg_loader *l, const dg_item *item, const char *fallb
                       item->name);
         return NULL;
     }
-    if (a && a->bad) {
-        l->report.holes = true;
+    if (a && !dg_item_id_ok(&l->report, item->frame, a))
         return NULL;
-    }
-    if (a && !dg_is_name(a->value)) {
-        dg_load_error(&l->report, item->frame, a->value_at, "id-syntax",
-                      "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
-                      a->value);
-        return NULL;
-    }
     return dg_printf(l->arena, "%s%s", item->frame ? item->frame->prefix : "",
                      a ? a->value : fallback);
 }

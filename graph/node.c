@@ -121,13 +121,7 @@ static void take_id(dg_loader *l, dg_node *node)
     const dg_item_attr *a = dg_item_find(item, "id");
     dg_node *other;
 
-    if (a && a->bad) {
-        l->report.holes = true;
-        a = NULL;
-    } else if (a && !dg_is_name(a->value)) {
-        dg_load_error(&l->report, item->frame, a->value_at, "id-syntax",
-                      "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
-                      a->value);
+    if (a && !dg_item_id_ok(&l->report, item->frame, a)) {
         a = NULL;
     } else if (!a && node->class == &dg_class_input) {
         dg_load_error(&l->report, item->frame, item->at, "attr-missing",
