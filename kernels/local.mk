@@ -3,7 +3,8 @@
 libhost_la_SOURCES += kernels/ops.def kernels/attrs.h kernels/backend.c kernels/backend.h \
 	kernels/comm.h kernels/peers.h kernels/host/host.h kernels/addition.h kernels/host/addition.c \
 	kernels/host/dnn.c kernels/host/no_dnn.c kernels/host/weight_gradient.h \
-	kernels/host/weight_gradient.c kernels/host/long_sums.h kernels/host/long_sums.c \
+	kernels/host/weight_gradient.c kernels/host/taps.h kernels/host/taps.c \
+	kernels/host/long_sums.h kernels/host/long_sums.c \
 	kernels/host/dispatch.c kernels/host/backend.c kernels/far/far.h \
 	kernels/far/far_internal.h kernels/far/far.c kernels/far/far_memory.c \
 	kernels/far/far_queue.c kernels/far/far_record.c kernels/cuda/runtime.h \

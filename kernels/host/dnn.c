@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "kernels/host/host.h"
 #include "kernels/host/long_sums.h"
+#include "kernels/host/taps.h"
 #include "kernels/host/weight_gradient.h"
 
 #ifndef DG_REF_ONLY /* else no_dnn.c */
@@ -447,6 +448,20 @@ static int make_matmul(dg_prepare *p, recipe *r)
 static int prepare_matmul(dg_prepare *p)
 {
     return prepare(p, p->t[0].dtype == DG_BF16 || p->t[1].dtype == DG_BF16, make_matmul);
+}
+
+int dg_host_add_product(float *c, const float *a, int64_t stride_a, const float *b,
+                        int64_t stride_b, int64_t m, int64_t n, int64_t k)
+{
+    return status(dnnl_sgemm('T', 'N', m, n, k, 1.f, a, stride_a, b, stride_b, 1.f, c, n));
+}
+
+bool dg_host_library_has_avx2_only(void)
+{
+    int isa = (int)dnnl_get_effective_cpu_isa();
+
+    return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 &&
+           (isa & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
 }
 
 /* ---- convolution ----------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include "kernels/backend.h"
 #include "kernels/host/host.h"
 #include "kernels/host/long_sums.h"
+#include "kernels/host/taps.h"
 #include "kernels/host/weight_gradient.h"
 
 #ifdef DG_REF_ONLY
@@ -31,6 +32,21 @@ TWIN(conv2d, dg_host_whole_conv2d);
 TWIN(conv2d_dx, dg_host_conv2d_dx);
 TWIN(conv2d_dw, dg_host_whole_conv2d_dw);
 TWIN(matmul, dg_host_matmul);
+
+int dg_host_add_product(float *c, const float *a, int64_t stride_a, const float *b,
+                        int64_t stride_b, int64_t m, int64_t n, int64_t k)
+{
+    for (int64_t p = 0; p < k; p++)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++)
+                c[i * n + j] += a[p * stride_a + i] * b[p * stride_b + j];
+    return 0;
+}
+
+bool dg_host_library_has_avx2_only(void)
+{
+    return false;
+}
 
 const char *dg_library_versions(char *buf, size_t n)
 {
