@@ -45,3 +45,16 @@ void dg_element_set(void *p, dg_dtype t, int64_t i, double v)
         ((uint8_t *)p)[i] = (uint8_t)v;
     }
 }
+
+void dg_elements_convert(void *to, dg_dtype to_type, const void *from, dg_dtype from_type,
+                         int64_t n)
+{
+    if (to_type == from_type)
+        memcpy(to, from, (size_t)n * dg_dtype_size(to_type));
+    else if (to_type == DG_F32 && from_type == DG_F64) /* whole batches of images */
+        for (int64_t i = 0; i < n; i++)
+            ((float *)to)[i] = (float)((const double *)from)[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            dg_element_set(to, to_type, i, dg_element(from, from_type, i));
+}

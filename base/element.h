@@ -32,6 +32,10 @@ static inline uint16_t dg_bf16_of_f32(float f)
 double dg_element(const void *p, dg_dtype t, int64_t i);
 void dg_element_set(void *p, dg_dtype t, int64_t i, double v);
 
+/* n elements of another type, or of the same, as the two above one by one. */
+void dg_elements_convert(void *to, dg_dtype to_type, const void *from, dg_dtype from_type,
+                         int64_t n);
+
 static inline double dg_tensor_get(const dg_tensor *t, int64_t i)
 {
     return dg_element(t->data, t->dtype, i);

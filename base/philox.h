@@ -24,29 +24,36 @@ DG_PHILOX uint64_t dg_philox_key(uint64_t seed, uint64_t hash)
     return x ^ hash;
 }
 
+/* Multipliers and key increments of the paper; the increments are the golden ratio and sqrt(3) - 1.
+ */
+#define DG_PHILOX_M0 0xD2511F53u
+#define DG_PHILOX_M1 0xCD9E8D57u
+#define DG_PHILOX_W0 0x9E3779B9u
+#define DG_PHILOX_W1 0xBB67AE85u
+#define DG_PHILOX_ROUNDS 10
+
+DG_PHILOX void dg_philox_round(uint32_t *c0, uint32_t *c1, uint32_t *c2, uint32_t *c3, uint32_t k0,
+                               uint32_t k1)
+{
+    uint64_t p0 = (uint64_t)DG_PHILOX_M0 * *c0, p1 = (uint64_t)DG_PHILOX_M1 * *c2;
+
+    *c0 = (uint32_t)(p1 >> 32) ^ *c1 ^ k0;
+    *c1 = (uint32_t)p1;
+    *c2 = (uint32_t)(p0 >> 32) ^ *c3 ^ k1;
+    *c3 = (uint32_t)p0;
+}
+
 DG_PHILOX void dg_philox_words(uint64_t key, const uint32_t counter[4], uint32_t out[4])
 {
-    /* Multipliers and key increments of the paper; the increments are the golden ratio and
-     * sqrt(3) - 1. */
-    const uint32_t m0 = 0xD2511F53u, m1 = 0xCD9E8D57u, w0 = 0x9E3779B9u, w1 = 0xBB67AE85u;
-    const int rounds = 10;
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
 
-    for (int round = 0; round < rounds; round++) {
-        uint64_t p0 = (uint64_t)m0 * c0, p1 = (uint64_t)m1 * c2;
-
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += w0;
-        k1 += w1;
+    for (int i = 0; i < 4; i++)
+        out[i] = counter[i];
+    for (int round = 0; round < DG_PHILOX_ROUNDS; round++) {
+        dg_philox_round(&out[0], &out[1], &out[2], &out[3], k0, k1);
+        k0 += DG_PHILOX_W0;
+        k1 += DG_PHILOX_W1;
     }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
 }
 
 #endif

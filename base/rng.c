@@ -65,20 +65,42 @@ double dg_rng_uniform(dg_rng *r)
     return unit(u64(r));
 }
 
+enum { LANES = 16 };
+
+/* Values 2 at .. 2 (at + LANES) - 1: a block of four words is two of them. Blocks are computed side
+ * by side, because each is one long chain of products. */
+static void fill_lanes(dg_rng_key key, uint64_t at, double *out)
+{
+    uint32_t c[4][LANES] = { { 0 } }, k0 = key.k[0], k1 = key.k[1];
+
+    for (uint32_t l = 0; l < LANES; l++)
+        c[0][l] = (uint32_t)at + l;
+    for (int round = 0; round < DG_PHILOX_ROUNDS; round++) {
+        for (int l = 0; l < LANES; l++)
+            dg_philox_round(&c[0][l], &c[1][l], &c[2][l], &c[3][l], k0, k1);
+        k0 += DG_PHILOX_W0;
+        k1 += DG_PHILOX_W1;
+    }
+    for (int l = 0; l < LANES; l++) {
+        out[2 * l] = unit((uint64_t)c[0][l] << 32 | c[1][l]);
+        out[2 * l + 1] = unit((uint64_t)c[2][l] << 32 | c[3][l]);
+    }
+}
+
 void dg_rng_uniforms(dg_rng_key key, uint64_t from, double *out, int64_t n)
 {
-    const uint64_t k = (uint64_t)key.k[1] << 32 | key.k[0];
+    int64_t i = 0;
+    dg_rng r = dg_rng_begin(key, 0, 0);
 
-    for (int64_t i = 0; i < n;) { /* a block of four words is two values */
-        uint64_t at = from + (uint64_t)i;
-        uint32_t w[4];
-
-        dg_philox_words(k, (const uint32_t[4]){ (uint32_t)(at / 2) }, w);
-        if (at % 2 == 0)
-            out[i++] = unit((uint64_t)w[0] << 32 | w[1]);
-        if (i < n)
-            out[i++] = unit((uint64_t)w[2] << 32 | w[3]);
+    if (n > 0 && from % 2) {
+        dg_rng_skip(&r, 2 * from);
+        out[i++] = dg_rng_uniform(&r);
     }
+    for (; n - i >= 2 * LANES; i += 2 * LANES)
+        fill_lanes(key, (from + (uint64_t)i) / 2, out + i);
+    dg_rng_skip(&r, 2 * (from + (uint64_t)i));
+    for (; i < n; i++)
+        out[i] = dg_rng_uniform(&r);
 }
 
 double dg_rng_range(dg_rng *r, double lo, double hi)

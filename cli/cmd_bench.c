@@ -130,13 +130,15 @@ static int feed_random(bench *b, dg_size canvas, dg_diag *d)
 
         if (!real)
             return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for the batch");
-        for (int64_t k = 0; k < n; k++)
-            if (t.dtype == DG_I32)
+        if (t.dtype == DG_I32)
+            for (int64_t k = 0; k < n; k++)
                 whole[k] = whole_number(t, k, canvas, room, &rng);
-            else if (ends_in(t.name, "boxes"))
-                real[k] = k % 4 < 2 ? dg_rng_range(&rng, 0.3, 0.7) : dg_rng_range(&rng, 0.05, 0.5);
-            else
-                real[k] = dg_rng_uniform(&rng);
+        else
+            dg_rng_uniforms(dg_rng_named(1, t.name), 0, real, n);
+        if (ends_in(t.name, "boxes"))
+            for (int64_t k = 0; k < n; k++)
+                real[k] = k % 4 < 2 ? dg_rng_scaled(real[k], 0.3, 0.7)
+                                    : dg_rng_scaled(real[k], 0.05, 0.5);
         rc = dg_run_feed(b->run, t.name, real, n, d);
         dg_free(real);
         if (i == 0)

@@ -101,11 +101,7 @@ static int put(dg_exec *x, int32_t input, const dg_tensor *from)
 
     if (rc < 0)
         return rc;
-    if (from->dtype == v->dtype)
-        memcpy(pinned, from->data, bytes);
-    else
-        for (int64_t i = 0; i < n; i++)
-            dg_element_set(pinned, v->dtype, i, dg_element(from->data, from->dtype, i));
+    dg_elements_convert(pinned, v->dtype, from->data, from->dtype, n);
     return l->backend->upload(l->backend, DG_LANE_COPY, l->device + v->offset, pinned, bytes);
 }
 

@@ -28,8 +28,7 @@ int dg_exec_upload(dg_exec *x, dg_tensor to, const void *from, dg_dtype type, dg
     copy = dg_try_alloc(bytes);
     if (!copy)
         return no_memory_for_copy(bytes, d);
-    for (int64_t i = 0; i < n; i++)
-        dg_element_set(copy, to.dtype, i, dg_element(from, type, i));
+    dg_elements_convert(copy, to.dtype, from, type, n);
     rc = x->backend->upload(x->backend, DG_LANE_COMPUTE, to.data, copy, bytes);
     dg_free(copy);
     return rc;
