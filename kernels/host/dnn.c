@@ -11,9 +11,7 @@
 #include "base/pool.h"
 #include "kernels/backend.h"
 #include "kernels/host/host.h"
-#include "kernels/host/long_sums.h"
 #include "kernels/host/taps.h"
-#include "kernels/host/weight_gradient.h"
 
 #ifndef DG_REF_ONLY /* else no_dnn.c */
 
@@ -450,10 +448,11 @@ static int prepare_matmul(dg_prepare *p)
     return prepare(p, p->t[0].dtype == DG_BF16 || p->t[1].dtype == DG_BF16, make_matmul);
 }
 
-int dg_host_add_product(float *c, const float *a, int64_t stride_a, const float *b,
-                        int64_t stride_b, int64_t m, int64_t n, int64_t k)
+int dg_host_product(float *c, bool add, const float *a, bool turned, int64_t stride_a,
+                    const float *b, int64_t stride_b, int64_t m, int64_t n, int64_t k)
 {
-    return status(dnnl_sgemm('T', 'N', m, n, k, 1.f, a, stride_a, b, stride_b, 1.f, c, n));
+    return status(dnnl_sgemm(turned ? 'T' : 'N', 'N', m, n, k, 1.f, a, stride_a, b, stride_b,
+                             add ? 1.f : 0.f, c, n));
 }
 
 bool dg_host_library_has_avx2_only(void)
@@ -603,10 +602,10 @@ static int prepare_conv_dw(dg_prepare *p)
     return prepare(p, bf16, pointwise && bf16 ? make_pointwise_dw : make_conv_dw);
 }
 
-extern const dg_kernel dg_host_conv2d_dx, dg_host_matmul;
-const dg_kernel dg_host_whole_conv2d = { prepare_conv, run, job_close };
-const dg_kernel dg_host_conv2d_dx = { prepare_conv_dx, run, job_close };
-const dg_kernel dg_host_whole_conv2d_dw = { prepare_conv_dw, run, job_close };
+extern const dg_kernel dg_host_matmul;
+const dg_kernel dg_host_dnn_conv2d = { prepare_conv, run, job_close };
+const dg_kernel dg_host_dnn_conv2d_dx = { prepare_conv_dx, run, job_close };
+const dg_kernel dg_host_dnn_conv2d_dw = { prepare_conv_dw, run, job_close };
 const dg_kernel dg_host_matmul = { prepare_matmul, run, job_close };
 
 const char *dg_library_versions(char *buf, size_t n)

@@ -9,6 +9,7 @@
 
 #include "kernels/attrs.h"
 #include "kernels/host/host.h"
+#include "kernels/host/taps.h"
 
 enum {
     X,

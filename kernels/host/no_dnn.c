@@ -3,9 +3,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/host/host.h"
-#include "kernels/host/long_sums.h"
 #include "kernels/host/taps.h"
-#include "kernels/host/weight_gradient.h"
 
 #ifdef DG_REF_ONLY
 
@@ -28,18 +26,22 @@
     }                                                                 \
     const dg_kernel twin = { prepare_##name, run_##name, release_##name }
 
-TWIN(conv2d, dg_host_whole_conv2d);
-TWIN(conv2d_dx, dg_host_conv2d_dx);
-TWIN(conv2d_dw, dg_host_whole_conv2d_dw);
+TWIN(conv2d, dg_host_dnn_conv2d);
+TWIN(conv2d_dx, dg_host_dnn_conv2d_dx);
+TWIN(conv2d_dw, dg_host_dnn_conv2d_dw);
 TWIN(matmul, dg_host_matmul);
 
-int dg_host_add_product(float *c, const float *a, int64_t stride_a, const float *b,
-                        int64_t stride_b, int64_t m, int64_t n, int64_t k)
+int dg_host_product(float *c, bool add, const float *a, bool turned, int64_t stride_a,
+                    const float *b, int64_t stride_b, int64_t m, int64_t n, int64_t k)
 {
-    for (int64_t p = 0; p < k; p++)
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++)
-                c[i * n + j] += a[p * stride_a + i] * b[p * stride_b + j];
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float sum = add ? c[i * n + j] : 0;
+
+            for (int64_t q = 0; q < k; q++)
+                sum += (turned ? a[q * stride_a + i] : a[i * stride_a + q]) * b[q * stride_b + j];
+            c[i * n + j] = sum;
+        }
     return 0;
 }
 

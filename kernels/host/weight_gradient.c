@@ -15,13 +15,12 @@ enum { ALIGN = 64, BUSY_PERCENT = 80 };
 /* The images first..first+n-1, and where their part lies in the workspace. */
 typedef struct part {
     int64_t first, n;
-    void *handle;                /* of the kernel, for one thread */
+    void *handle;                /* of dg_host_whole_conv2d_dw, for one thread */
     size_t workspace_at, sum_at; /* the first part is written to dW itself */
     int rc;
 } part;
 
 typedef struct shares {
-    const dg_kernel *kernel;
     int n; /* 0: whole is the gradient of all images */
     void *whole;
     part *part;
@@ -43,8 +42,8 @@ static void close_shares(void *handle)
     if (!s)
         return;
     for (int i = 0; i < s->n; i++)
-        s->kernel->release(s->part[i].handle);
-    s->kernel->release(s->whole);
+        dg_host_whole_conv2d_dw.release(s->part[i].handle);
+    dg_host_whole_conv2d_dw.release(s->whole);
     free(s->from);
     free(s->part);
     free(s);
@@ -61,14 +60,14 @@ static bool pays(const dg_prepare *p)
     return 100 * images >= BUSY_PERCENT * most * threads;
 }
 
-static int prepare_part(const dg_prepare *p, const dg_kernel *kernel, part *of, size_t *bytes)
+static int prepare_part(const dg_prepare *p, part *of, size_t *bytes)
 {
     dg_tensor t[3] = { p->t[0], p->t[1], p->t[2] };
     dg_prepare one = { .t = t, .n = 3, .attr = p->attr, .threads = 1 };
     int rc;
 
     t[0].shape.d[0] = t[1].shape.d[0] = of->n;
-    rc = kernel->prepare(&one);
+    rc = dg_host_whole_conv2d_dw.prepare(&one);
     of->handle = one.handle;
     of->workspace_at = reserve(bytes, one.workspace_bytes);
     if (of->first > 0)
@@ -92,7 +91,7 @@ static int prepare_shares(const dg_prepare *p, shares *s, size_t *bytes)
         of->first = first;
         of->n = images / threads + (s->n < images % threads);
         first += of->n;
-        rc = prepare_part(p, s->kernel, of, bytes);
+        rc = prepare_part(p, of, bytes);
     }
     return rc;
 }
@@ -106,11 +105,10 @@ static int prepare(dg_prepare *p)
 
     if (!s)
         return -DG_EMEMORY;
-    s->kernel = dg_host_taps_pay(p) ? &dg_host_taps_conv2d_dw : &dg_host_whole_conv2d_dw;
     if (pays(p)) {
         rc = prepare_shares(p, s, &bytes);
     } else {
-        rc = s->kernel->prepare(&whole);
+        rc = dg_host_whole_conv2d_dw.prepare(&whole);
         s->whole = whole.handle;
         bytes = whole.workspace_bytes;
     }
@@ -155,7 +153,7 @@ static void run_parts(void *ctx, int64_t begin, int64_t end, int thread)
         one.handle = of->handle;
         one.workspace = (char *)a->workspace + of->workspace_at;
         one.threads = 1;
-        of->rc = s->kernel->run(&one);
+        of->rc = dg_host_whole_conv2d_dw.run(&one);
     }
 }
 
@@ -174,7 +172,7 @@ static int run(const dg_args *a)
 
     if (s->n == 0) {
         whole.handle = s->whole;
-        return s->kernel->run(&whole);
+        return dg_host_whole_conv2d_dw.run(&whole);
     }
     dg_parallel_for(a->threads, s->n, run_parts, (void *)a);
     for (int i = 0; i < s->n; i++) {

@@ -4,8 +4,7 @@
 
 #include "kernels/backend.h"
 
-/* The gradient of all images in one piece, by the library (dnn.c). dg_host_conv2d_dw shares it out
- * by images where that keeps the threads busy. */
-extern const dg_kernel dg_host_whole_conv2d_dw, dg_host_conv2d_dw;
+/* Shares the gradient in one piece (taps.h) out by images where that keeps the threads busy. */
+extern const dg_kernel dg_host_conv2d_dw;
 
 #endif

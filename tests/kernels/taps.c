@@ -1,5 +1,5 @@
-/* A convolution's weight gradient by one product per tap, for any instruction set: against the
- * reference kernel, over strides, paddings, kernels, types and the bands it works in. */
+/* A convolution and its gradients by one product per tap, on any CPU: against the reference
+ * kernels, over strides, paddings, kernels, types and the bands they work in. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "kernels/attrs.h"
 #include "kernels/host/taps.h"
 
-extern const dg_kernel dg_ref_conv2d_dw_f32;
+extern const dg_kernel dg_ref_conv2d_f32, dg_ref_conv2d_dx_f32, dg_ref_conv2d_dw_f32;
 
 typedef struct sample {
     int64_t images, height, width, in, out, kh, kw, stride, pad;
@@ -40,10 +40,10 @@ static void *widened(const void *from, int64_t n)
     return v;
 }
 
-static void run(const dg_kernel *k, dg_tensor *t, const conv_attr *attr, int threads)
+static void run(const dg_kernel *k, dg_tensor *t, int n, const conv_attr *attr, int threads)
 {
-    dg_prepare p = { .t = t, .n = 3, .attr = attr, .threads = threads };
-    dg_args a = { .t = t, .n = 3, .attr = attr, .threads = threads };
+    dg_prepare p = { .t = t, .n = n, .attr = attr, .threads = threads };
+    dg_args a = { .t = t, .n = n, .attr = attr, .threads = threads };
 
     if (k->prepare)
         assert_int_equal(k->prepare(&p), 0);
@@ -55,42 +55,65 @@ static void run(const dg_kernel *k, dg_tensor *t, const conv_attr *attr, int thr
         k->release(p.handle);
 }
 
-static void compare(const sample *s, dg_dtype type, int threads)
+/* The last of n operands is the result, a sum of so many terms. */
+static void compare(const char *op, const sample *s, const dg_kernel *taps, const dg_kernel *ref,
+                    dg_tensor *t, int n, conv_attr attr, int64_t terms, int threads)
 {
-    int64_t oh = (s->height + 2 * s->pad - s->kh) / s->stride + 1;
-    int64_t ow = (s->width + 2 * s->pad - s->kw) / s->stride + 1;
-    dg_tensor t[] = { { type, DG_SHAPE(s->images, s->height, s->width, s->in), NULL },
-                      { type, DG_SHAPE(s->images, oh, ow, s->out), NULL },
-                      { DG_F32, DG_SHAPE(s->out, s->in, s->kh, s->kw), NULL } };
-    conv_attr attr = { .stride = s->stride, .pad = s->pad, .h = s->kh, .w = s->kw };
-    int64_t n[3], most = oh * ow * s->images;
+    int64_t size = dg_shape_elements(t[n - 1].shape);
     float *got, *want;
 
-    for (int i = 0; i < 3; i++) {
-        n[i] = dg_shape_elements(t[i].shape);
-        t[i].data = draw(n[i], i < 2 ? type : DG_F32, (uint32_t)i + 1);
-    }
-    got = t[2].data;
-    run(&dg_host_taps_conv2d_dw, t, &attr, threads);
-    t[2].data = want = draw(n[2], DG_F32, 7);
-    for (int i = 0; i < 2 && type == DG_BF16; i++) {
-        void *wide = widened(t[i].data, n[i]);
+    for (int i = 0; i < n; i++)
+        if (t[i].dtype != DG_REAL)
+            t[i].data = draw(dg_shape_elements(t[i].shape), t[i].dtype, (uint32_t)i + 1);
+    got = t[n - 1].data;
+    run(taps, t, n, &attr, threads);
+    t[n - 1].data = want = draw(size, DG_F32, 7);
+    for (int i = 0; i < n - 1; i++) {
+        void *narrow = t[i].data;
 
-        free(t[i].data);
-        t[i].data = wide;
+        if (t[i].dtype != DG_BF16)
+            continue;
+        t[i].data = widened(narrow, dg_shape_elements(t[i].shape));
         t[i].dtype = DG_F32;
+        free(narrow);
     }
-    run(&dg_ref_conv2d_dw_f32, t, &attr, 1);
-    for (int64_t i = 0; i < n[2]; i++)
-        if (!(fabsf(got[i] - want[i]) <= 1e-5f * sqrtf((float)most)))
-            fail_msg("weight %lld of a %lldx%lld kernel, stride %lld, pad %lld, on %lldx%lld: "
+    run(ref, t, n, &attr, 1);
+    for (int64_t i = 0; i < size; i++)
+        if (!(fabsf(got[i] - want[i]) <= 1e-5f * sqrtf((float)terms)))
+            fail_msg("%s, %lldx%lld kernel, stride %lld, pad %lld, on %lldx%lld: element %lld is "
                      "%g, the reference says %g",
-                     (long long)i, (long long)s->kh, (long long)s->kw, (long long)s->stride,
-                     (long long)s->pad, (long long)s->height, (long long)s->width, got[i], want[i]);
-    for (int i = 0; i < 2; i++)
+                     op, (long long)s->kh, (long long)s->kw, (long long)s->stride,
+                     (long long)s->pad, (long long)s->height, (long long)s->width, (long long)i,
+                     got[i], want[i]);
+    for (int i = 0; i < n - 1; i++)
         free(t[i].data);
     free(got);
     free(want);
+}
+
+static void compare_all(const sample *s, dg_dtype type, int threads)
+{
+    int64_t oh = (s->height + 2 * s->pad - s->kh) / s->stride + 1;
+    int64_t ow = (s->width + 2 * s->pad - s->kw) / s->stride + 1;
+    dg_tensor x = { type, DG_SHAPE(s->images, s->height, s->width, s->in), NULL };
+    dg_tensor y = { type, DG_SHAPE(s->images, oh, ow, s->out), NULL };
+    dg_tensor w = { DG_F32, DG_SHAPE(s->out, s->in, s->kh, s->kw), NULL };
+    dg_tensor bias = { DG_F32, DG_SHAPE(s->out), NULL };
+    dg_tensor none = { DG_REAL, { .rank = -1 }, NULL };
+    int64_t area = s->kh * s->kw;
+
+    compare("weights", s, &dg_host_taps_conv2d_dw, &dg_ref_conv2d_dw_f32, (dg_tensor[]){ x, y, w },
+            3, (conv_attr){ .stride = s->stride, .pad = s->pad, .h = s->kh, .w = s->kw },
+            s->images * oh * ow, threads);
+    if (type != DG_F32)
+        return;
+    compare("y", s, &dg_host_taps_conv2d, &dg_ref_conv2d_f32,
+            (dg_tensor[]){ x, w, s->height % 2 ? bias : none, y }, 4,
+            (conv_attr){ .stride = s->stride, .pad = s->pad }, area * s->in, threads);
+    if (s->stride == 1)
+        compare("x", s, &dg_host_taps_conv2d_dx, &dg_ref_conv2d_dx_f32, (dg_tensor[]){ y, w, x }, 3,
+                (conv_attr){ .stride = 1, .pad = s->pad, .h = s->height, .w = s->width },
+                area * s->out, threads);
 }
 
 static void small_maps(void **state)
@@ -106,25 +129,25 @@ static void small_maps(void **state)
                                  kernels[k][0], kernels[k][1], stride,   pad };
 
                     if (size + 2 * pad >= s.kh && 8 - size + 2 * pad >= s.kw)
-                        compare(&s, DG_F32, 1 + (int)(size % 2));
+                        compare_all(&s, DG_F32, 1 + (int)(size % 2));
                 }
 }
 
-/* Rows that are more than one band; images that are, and the last band smaller. */
+/* Images of several bands, the last one smaller. */
 static void bands(void **state)
 {
     (void)state;
-    compare(&(sample){ 2, 61, 83, 40, 24, 3, 3, 1, 1 }, DG_F32, 2);
-    compare(&(sample){ 2, 90, 83, 40, 24, 3, 3, 2, 1 }, DG_F32, 1);
-    compare(&(sample){ 7, 20, 20, 96, 32, 3, 3, 1, 1 }, DG_F32, 1);
-    compare(&(sample){ 3, 20, 20, 33, 17, 3, 3, 2, 1 }, DG_F32, 2);
+    compare_all(&(sample){ 2, 61, 83, 40, 24, 3, 3, 1, 1 }, DG_F32, 2);
+    compare_all(&(sample){ 2, 90, 83, 40, 24, 3, 3, 2, 1 }, DG_F32, 1);
+    compare_all(&(sample){ 7, 20, 20, 96, 32, 3, 3, 1, 1 }, DG_F32, 1);
+    compare_all(&(sample){ 3, 20, 20, 33, 17, 3, 3, 2, 1 }, DG_F32, 2);
 }
 
 static void bf16(void **state)
 {
     (void)state;
-    compare(&(sample){ 2, 9, 7, 16, 24, 3, 3, 1, 1 }, DG_BF16, 1);
-    compare(&(sample){ 2, 10, 7, 17, 16, 3, 3, 2, 1 }, DG_BF16, 2);
+    compare_all(&(sample){ 2, 9, 7, 16, 24, 3, 3, 1, 1 }, DG_BF16, 1);
+    compare_all(&(sample){ 2, 10, 7, 17, 16, 3, 3, 2, 1 }, DG_BF16, 2);
 }
 
 int main(void)
