@@ -115,7 +115,7 @@ void dg_rank_tell(dg_rank *r, const dg_diag *d, int rc)
     } else if (rc != -DG_ESTOP) {
         dg_print_diag_files(d);
     }
-    dg_link_bye(r->world.link, rc);
+    dg_link_bye(r->world.link);
 }
 
 void dg_rank_close(dg_rank **out)

@@ -483,7 +483,6 @@ void dg_judge_take(dg_judge *r, const dg_message *m, double now)
         break;
     case DG_SAY_BYE:
         k->left = true;
-        k->left_code = m->bye.code;
         break;
     default:
         break;
@@ -571,11 +570,6 @@ bool dg_judge_lost_rank(const dg_judge *r, int i)
 const char *dg_judge_folder(const dg_judge *r)
 {
     return r->folder;
-}
-
-const char *dg_judge_host(const dg_judge *r, int i)
-{
-    return r->ranks[i].host ? r->ranks[i].host : "";
 }
 
 int64_t dg_judge_saved(const dg_judge *r)

@@ -55,7 +55,6 @@ const dg_diag *dg_judge_verdict(const dg_judge *r);
 bool dg_judge_lost(const dg_judge *r);
 bool dg_judge_lost_rank(const dg_judge *r, int rank);   /* that rank is one of those */
 const char *dg_judge_folder(const dg_judge *r);         /* of the run; "" until known */
-const char *dg_judge_host(const dg_judge *r, int rank); /* "" until known */
 int64_t dg_judge_saved(const dg_judge *r); /* last step known to be on disk; -1: none */
 int dg_judge_left(const dg_judge *r);      /* ranks that have said goodbye */
 /* evidence is there; the verdict follows within DG_SETTLE_S */

@@ -343,13 +343,12 @@ void dg_link_fail(dg_link *l, const dg_diag *d, int rc)
                    0);
 }
 
-void dg_link_bye(dg_link *l, int rc)
+void dg_link_bye(dg_link *l)
 {
     dg_message m = { .kind = DG_SAY_BYE };
 
     if (!l)
         return;
-    m.bye.code = -rc;
     post_message(l, &m);
 }
 

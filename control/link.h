@@ -60,7 +60,7 @@ int dg_link_stop(dg_link *l);
 
 /* Reports that the errors in d end this rank; rc: the status to return. */
 void dg_link_fail(dg_link *l, const dg_diag *d, int rc);
-void dg_link_bye(dg_link *l, int rc);
+void dg_link_bye(dg_link *l);
 void dg_link_ask(dg_link *l, const char *verb); /* after a signal to this process: "stop" */
 /* For a launcher: joins the link's attempt with this machine; true once ranks are assigned to it.
  * Call repeatedly until then. */

@@ -83,7 +83,7 @@ static const struct kind {
                           AT(WORD64, fail.column),
                           AT(ROWS, fail.remarks),
                       } },
-    [DG_SAY_BYE] = { "bye", 1, { AT(WORD64, bye.code) } },
+    [DG_SAY_BYE] = { "bye", 0, { { 0 } } },
     [DG_SAY_STATE] = { "state",
                        8,
                        {

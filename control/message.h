@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "control/rates.h"
 
-enum { DG_FRAME_VERSION = 3, DG_FRAME_MAX = 16 << 20, DG_MAX_RANKS = 1024 };
+enum { DG_FRAME_VERSION = 4, DG_FRAME_MAX = 16 << 20, DG_MAX_RANKS = 1024 };
 
 typedef enum dg_message_kind {
     DG_SAY_TICKET = 1, /* launcher to its rank, by descriptor: identity and secrets */
@@ -121,9 +121,6 @@ typedef struct dg_message {
             int64_t line, column;
             dg_rows remarks;
         } fail;
-        struct {
-            int64_t code;
-        } bye; /* 0, or the dg_code it ends with */
         struct dg_state {
             int64_t met;       /* rounds in which all ranks agreed */
             int64_t confirmed; /* every rank has begun this batch with the same word; -1: none */

@@ -84,7 +84,7 @@ static void *run_actor(void *ctx)
         x->rc = act(x, l, d);
         if (x->rc < 0 && x->rc != -DG_ESTOP)
             dg_link_fail(l, d, x->rc);
-        dg_link_bye(l, x->rc);
+        dg_link_bye(l);
     }
     dg_link_close(&l);
     dg_diag_close(&d);

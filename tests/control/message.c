@@ -98,9 +98,6 @@ static dg_message sample(dg_message_kind kind)
                                   .column = 2,
                                   .remarks = { 2, rows + 1 } };
         break;
-    case DG_SAY_BYE:
-        m.bye.code = 6;
-        break;
     case DG_SAY_STATE:
         m.state = (dg_state){ .met = 1,
                               .confirmed = 9,
