@@ -111,20 +111,6 @@ void dg_ring_stop(dg_ring *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-void *dg_ring_drain(dg_ring *r)
-{
-    void *item = NULL;
-
-    pthread_mutex_lock(&r->lock);
-    for (uint64_t i = 0; i < r->capacity && !item; i++)
-        if (r->slots[i].full) {
-            item = r->slots[i].item;
-            r->slots[i] = (slot){ 0 };
-        }
-    pthread_mutex_unlock(&r->lock);
-    return item;
-}
-
 int dg_ring_ready(const dg_ring *r)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&r->lock;

@@ -24,16 +24,6 @@ static const struct {
 
 /* ---- one monitor ----------------------------------------------------------------------------- */
 
-int dg_monitors_find(const dg_monitors *m, dg_monitor_kind kind, const dg_scope *scope,
-                     const dg_node *node)
-{
-    for (int i = 0; i < m->list.n; i++)
-        if (m->list.items[i].kind == kind && m->list.items[i].scope == scope &&
-            m->list.items[i].node == node)
-            return i;
-    return -1;
-}
-
 bool dg_monitor_is_joint(const dg_monitor *m)
 {
     return kinds[m->kind].joint;
@@ -44,7 +34,7 @@ const char *dg_monitor_attribute(const dg_monitor *m)
     return kinds[m->kind].attribute;
 }
 
-const char *dg_monitor_how(const dg_monitor *m)
+static const char *how(const dg_monitor *m)
 {
     return kinds[m->kind].how;
 }
@@ -73,7 +63,7 @@ static void print_one(dg_str *out, const dg_monitor *m)
     dg_str_fmt(out, "%s:%d:%d: %s%s%s: %s: ", at->file, at->line, at->column, m->node->path,
                *port ? "." : "", port, dg_monitor_attribute(m));
     dg_monitor_declares(out, m);
-    dg_str_fmt(out, " (%s)\n", dg_monitor_how(m));
+    dg_str_fmt(out, " (%s)\n", how(m));
 }
 
 void dg_monitors_print(dg_str *out, const dg_monitors *m)
@@ -104,7 +94,7 @@ void dg_monitors_json(dg_str *out, const dg_monitors *m)
         json_text(out, "port", dg_monitor_port(x));
         json_text(out, "attribute", dg_monitor_attribute(x));
         json_text(out, "contract", declares.s);
-        json_text(out, "watched", dg_monitor_how(x));
+        json_text(out, "watched", how(x));
         json_text(out, "file", x->node->where.file);
         dg_str_fmt(out, "\"line\":%d,\"column\":%d}", x->node->where.line, x->node->where.column);
         dg_str_free(&declares);

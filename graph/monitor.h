@@ -38,14 +38,10 @@ struct dg_monitors {
     DG_VEC(dg_monitor) list;
 };
 
-/* The number of the first such monitor for the node in the scope; -1: none. */
-int dg_monitors_find(const dg_monitors *m, dg_monitor_kind kind, const dg_scope *scope,
-                     const dg_node *node);
 bool dg_monitor_is_joint(const dg_monitor *m);              /* the coordinator compares digests */
 const char *dg_monitor_attribute(const dg_monitor *m);      /* "value" */
 const char *dg_monitor_port(const dg_monitor *m);           /* "out"; "" for FIRING */
 void dg_monitor_declares(dg_str *out, const dg_monitor *m); /* "the same on all ranks of dp" */
-const char *dg_monitor_how(const dg_monitor *m);            /* "by each rank itself" */
 
 /* A table for people, or one JSON array of objects. */
 void dg_monitors_print(dg_str *out, const dg_monitors *m);

@@ -10,7 +10,6 @@ typedef struct dg_page {
     dg_arena *arena;
     int n; /* number of runs; colours are terms for one run, runs for several */
     dg_history **runs;
-    int figures;                  /* in the open row */
     bool live;                    /* for a server, with what its script needs */
     DG_VEC(dg_report_part) parts; /* the sections so far */
 } dg_page;

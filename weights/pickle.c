@@ -174,7 +174,6 @@ static int push_text(machine *m, uint64_t n)
     dg_pickle *v = make(m, DG_PK_TEXT);
 
     v->text = dg_strndup(m->arena, (const char *)m->p, n);
-    v->n_text = n;
     m->p += n;
     push(m, v);
     return 0;

@@ -27,7 +27,6 @@ typedef struct dg_pickle {
     dg_pickle_kind kind;
     int64_t integer; /* for INT and BOOL; integers beyond 64 bits are OTHER */
     const char *text;
-    size_t n_text;
     int n, cap;
     struct dg_pickle **items;
 } dg_pickle;

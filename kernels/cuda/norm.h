@@ -17,7 +17,7 @@ typedef struct norm_call {
     const wide *s, *b, *mean, *var, *n, *sums;
     const int32_t *live; /* only the first rows of images count; NULL: all */
     real *out, *dres;    /* out: y or dx */
-    wide *to_mean, *to_var, *to_n, *to_sums, *ds, *db;
+    wide *to_mean, *to_var, *to_sums, *ds, *db;
     wide *partial;    /* [slices][3 or 2][c] */
     int32_t *counter; /* per 32 channels: of their slices */
     int64_t rows, images, c, slices;

@@ -106,7 +106,6 @@ static void a_stop_wakes_producers_and_consumers(void **state)
     for (int full = 0; full < 2; full++) {
         shop *s = test_calloc(1, sizeof *s);
         pthread_t threads[PRODUCERS];
-        int left = 0;
 
         (void)state;
         s->ring = dg_ring_open(CAPACITY);
@@ -119,9 +118,6 @@ static void a_stop_wakes_producers_and_consumers(void **state)
         for (int i = 0; i < PRODUCERS; i++)
             pthread_join(threads[i], NULL);
         assert_int_equal(atomic_load(&s->stops), PRODUCERS);
-        while (dg_ring_drain(s->ring))
-            left++;
-        assert_int_equal(left, full ? CAPACITY : 0);
         dg_ring_close(&s->ring);
         test_free(s);
     }
