@@ -75,10 +75,6 @@ typedef struct dg_probe {
 int dg_probe_open(dg_probe *pr, dg_trial *t, bool training);
 void dg_probe_close(dg_probe *pr);
 bool dg_probe_is_input(const dg_probe *pr, int param);
-/* Numbers for a parameter (an input's, or the node's initial values, moved slightly away from
- * zero), and for an integer input. */
-void dg_probe_numbers(const dg_probe *pr, int param, double *out);
-void dg_probe_integers(const dg_probe *pr, const dg_leaf *leaf, double *out);
 
 /* All results of a draw: outputs and gradients, as doubles. */
 typedef struct dg_outcome {

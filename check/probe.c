@@ -40,27 +40,34 @@ bool dg_probe_is_input(const dg_probe *pr, int param)
     return strncmp(dg_params_at(pr->params, param)->path, "input.", 6) == 0;
 }
 
-void dg_probe_numbers(const dg_probe *pr, int param, double *out)
+/* Numbers for a parameter: an input's, or the node's initial values, moved slightly away from
+ * zero. */
+static double *numbers_of(const dg_probe *pr, int param)
 {
     const dg_param_info *info = dg_params_at(pr->params, param);
     int64_t n = dg_shape_elements(info->shape);
+    double *out = DG_NEW_N(pr->trial->arena, n, double);
     double *moved = DG_NEW_N(pr->trial->arena, n, double);
 
     if (dg_probe_is_input(pr, param)) {
         draw_numbers(pr->trial, info->path + 6, -1, 1, false, n, out);
-        return;
+        return out;
     }
     dg_params_init(pr->params, param, pr->trial->seed, out);
     draw_numbers(pr->trial, info->path, -0.3, 0.3, false, n, moved);
     for (int64_t i = 0; i < n && info->kind == DG_TRAINABLE; i++)
         out[i] += moved[i];
+    return out;
 }
 
-void dg_probe_integers(const dg_probe *pr, const dg_leaf *leaf, double *out)
+/* The same for an integer input. */
+static double *integers_of(const dg_probe *pr, const dg_leaf *leaf)
 {
     int64_t n = dg_shape_elements(pr->p->values.items[leaf->value].shape), below = pr->trial->least;
+    double *out = DG_NEW_N(pr->trial->arena, n, double);
 
     draw_numbers(pr->trial, leaf->name, 0, (double)(below < 3 ? below : 3), true, n, out);
+    return out;
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
@@ -303,15 +310,6 @@ static dg_control control_of(const dg_trial *t)
                          .ema_decay = 0.5 };
 }
 
-static double *numbers_of(const dg_probe *pr, int param)
-{
-    double *numbers = DG_NEW_N(pr->trial->arena,
-                               dg_shape_elements(dg_params_at(pr->params, param)->shape), double);
-
-    dg_probe_numbers(pr, param, numbers);
-    return numbers;
-}
-
 dg_interpreter *dg_probe_interpreter(const dg_probe *pr, int bits)
 {
     dg_interpreter *m = dg_interpreter_open(pr->trial->arena, pr->p, bits);
@@ -321,15 +319,8 @@ dg_interpreter *dg_probe_interpreter(const dg_probe *pr, int bits)
         if (pr->p->values.items[v].space == DG_WEIGHTS && pr->p->values.items[v].param >= 0)
             dg_interpreter_set(m, v, numbers_of(pr, pr->p->values.items[v].param));
     for (int i = 0; i < pr->in.n; i++)
-        if (pr->in.items[i].param < 0) {
-            double *numbers =
-                DG_NEW_N(pr->trial->arena,
-                         dg_shape_elements(dg_interpreter_tensor(m, pr->in.items[i].value).shape),
-                         double);
-
-            dg_probe_integers(pr, &pr->in.items[i], numbers);
-            dg_interpreter_set(m, pr->in.items[i].value, numbers);
-        }
+        if (pr->in.items[i].param < 0)
+            dg_interpreter_set(m, pr->in.items[i].value, integers_of(pr, &pr->in.items[i]));
     return m;
 }
 
@@ -423,15 +414,10 @@ static int put_integers(dg_exec *x, const dg_probe *pr, dg_diag *d)
     for (int i = 0; i < pr->in.n; i++) {
         const dg_leaf *leaf = &pr->in.items[i];
 
-        if (leaf->param >= 0)
-            continue;
-        double *numbers =
-            DG_NEW_N(pr->trial->arena, dg_shape_elements(pr->p->values.items[leaf->value].shape),
-                     double);
-        int rc;
+        int rc = leaf->param >= 0 ? 0
+                                  : dg_exec_set(x, dg_program_input(pr->p, leaf->name),
+                                                integers_of(pr, leaf), d);
 
-        dg_probe_integers(pr, leaf, numbers);
-        rc = dg_exec_set(x, dg_program_input(pr->p, leaf->name), numbers, d);
         if (rc < 0)
             return rc;
     }

@@ -39,6 +39,25 @@ static int64_t number_of(const dg_graph *g, const dg_scope *scope)
     return scope == g->train ? 0 : 1 + i;
 }
 
+/* n bytes of monitor i's value, in pieces, then its end. */
+static void see(void *ctx, int i, const void *bytes, size_t n)
+{
+    dg_monitor_digests *w = ctx;
+    double begin_s = dg_monotonic_s();
+
+    w->part[i] = dg_hash64(w->part[i], bytes, n);
+    w->part[i] += w->part[i] == 0; /* 0 would mean "not seen" */
+    w->seconds += dg_monotonic_s() - begin_s;
+}
+
+static void end(void *ctx, int i)
+{
+    dg_monitor_digests *w = ctx;
+
+    w->news = true; /* also if there is no value: every rank reports at the same places */
+    w->seen[i] = w->part[i];
+}
+
 /* Digests of the epoch's plan: items left by each choice, number of batches, image size. */
 static void see_plan(dg_monitor_digests *w, const dg_scope *scope, const dg_feeder_batch *b)
 {
@@ -51,11 +70,10 @@ static void see_plan(dg_monitor_digests *w, const dg_scope *scope, const dg_feed
         while (choice < b->n_choices && b->choices[choice] != m->node)
             choice++;
         if (m->kind == DG_MONITOR_SIZE)
-            dg_monitor_digests_see(w, i, &b->size, sizeof b->size);
+            see(w, i, &b->size, sizeof b->size);
         else
-            dg_monitor_digests_see(w, i, choice < b->n_choices ? &b->left[choice] : &b->n_in_epoch,
-                                   sizeof(int64_t));
-        dg_monitor_digests_end(w, i);
+            see(w, i, choice < b->n_choices ? &b->left[choice] : &b->n_in_epoch, sizeof(int64_t));
+        end(w, i);
     }
 }
 
@@ -75,24 +93,11 @@ void dg_monitor_digests_begin(dg_monitor_digests *w, const dg_graph *g, const dg
         see_plan(w, scope, b);
 }
 
-void dg_monitor_digests_see(dg_monitor_digests *w, int i, const void *bytes, size_t n)
+static void before_wait(void *ctx)
 {
-    double begin_s = dg_monotonic_s();
+    dg_monitor_digests *w = ctx;
 
-    w->part[i] = dg_hash64(w->part[i], bytes, n);
-    w->part[i] += w->part[i] == 0; /* 0 would mean "not seen" */
-    w->seconds += dg_monotonic_s() - begin_s;
-}
-
-void dg_monitor_digests_end(dg_monitor_digests *w, int i)
-{
-    w->news = true; /* also if there is no value: every rank reports at the same places */
-    w->seen[i] = w->part[i];
-}
-
-void dg_monitor_digests_tell(dg_monitor_digests *w)
-{
-    if (!w || !w->news || w->alone)
+    if (!w->news || w->alone)
         return;
     double begin_s = dg_monotonic_s();
     dg_sight s = {
@@ -103,25 +108,10 @@ void dg_monitor_digests_tell(dg_monitor_digests *w)
     w->seconds += dg_monotonic_s() - begin_s;
 }
 
-static void see_value(void *ctx, int monitor, const void *bytes, size_t n)
-{
-    dg_monitor_digests_see(ctx, monitor, bytes, n);
-}
-
-static void end_value(void *ctx, int monitor)
-{
-    dg_monitor_digests_end(ctx, monitor);
-}
-
-static void before_wait(void *ctx)
-{
-    dg_monitor_digests_tell(ctx);
-}
-
 dg_exec_observer dg_monitor_digests_observer(dg_monitor_digests *w)
 {
     return (dg_exec_observer){
-        .ctx = w, .value = see_value, .value_end = end_value, .before_wait = before_wait
+        .ctx = w, .value = see, .value_end = end, .before_wait = before_wait
     };
 }
 

@@ -23,14 +23,8 @@ dg_monitor_digests *dg_monitor_digests_open(dg_arena *a, const dg_monitors *m, c
  * none). */
 void dg_monitor_digests_begin(dg_monitor_digests *w, const dg_graph *g, const dg_scope *scope,
                               int64_t step, const dg_feeder_batch *b);
-/* Adds n bytes of monitor i's value, in pieces, then completes it: only complete digests are
- * sent. */
-void dg_monitor_digests_see(dg_monitor_digests *w, int i, const void *bytes, size_t n);
-void dg_monitor_digests_end(dg_monitor_digests *w, int i);
-/* Sends new digests to the coordinator: before a collective, even a skipped one, and after the
- * program. */
-void dg_monitor_digests_tell(dg_monitor_digests *w);
-/* An observer that calls these three for the values that a program makes. */
+/* Takes the values that a program makes, and sends their digests to the coordinator: before a
+ * collective, even a skipped one, and after the program. Only complete digests are sent. */
 dg_exec_observer dg_monitor_digests_observer(dg_monitor_digests *w);
 /* The digests for a word about to be sent; they then count as sent. */
 dg_digests dg_monitor_digests_take(dg_monitor_digests *w);

@@ -190,7 +190,7 @@ static bool is_bucket(const dg_instr *in)
     return in->op == DG_OP(reduce_begin) || in->op == DG_OP(reduce_end);
 }
 
-int dg_gradient_buckets(const dg_program *p)
+static int n_buckets(const dg_program *p)
 {
     int n = 0;
 
@@ -305,7 +305,7 @@ static bool open_lane(dg_staging *s, dg_arena *a, const dg_program *p, dg_backen
     s->operand = b->alloc_pinned(b, n);
     s->ready = b->event_open(b);
     s->done = b->event_open(b);
-    s->buckets = DG_NEW_N(a, dg_gradient_buckets(p) + 1, void *);
+    s->buckets = DG_NEW_N(a, n_buckets(p) + 1, void *);
     for (int i = 0; i < p->instrs.n && s->operand; i++) {
         const dg_instr *in = &p->instrs.items[i];
         const bucket_attr *attr = in->attr;
@@ -333,7 +333,7 @@ static bool open_lane(dg_staging *s, dg_arena *a, const dg_program *p, dg_backen
 int dg_staging_open(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend *backend,
                     dg_comm *comm, dg_diag *d)
 {
-    s->tickets = DG_NEW_N(a, dg_gradient_buckets(p) + 1, int64_t);
+    s->tickets = DG_NEW_N(a, n_buckets(p) + 1, int64_t);
     list_exchanges(s, a, p, comm);
     return !comm || backend->immediate ||
                    (comm->peers ? open_peers(s, p, backend, comm) : open_lane(s, a, p, backend))

@@ -50,6 +50,5 @@ int dg_collective_run(const dg_collective_call *c, dg_diag *d) DG_MUST_USE;
 const char *dg_collective_why(const dg_comm *comm);
 /* Reports the communicator's failure at that instruction; returns rc. */
 int dg_collective_failed(const dg_instr *in, const dg_comm *comm, int rc, dg_diag *d);
-int dg_gradient_buckets(const dg_program *p); /* number of tickets needed */
 
 #endif

@@ -116,9 +116,8 @@ int dg_staged_run(dg_exec *x, int i) DG_MUST_USE;
 /* before: the previous instruction; -1: none */
 void dg_observe_place(dg_exec *x, int instr, int before);
 void dg_observe_ran(dg_exec *x, int instr, const dg_ran *how);
-/* timing.c: the times of instructions. Whether the device's clock takes them; then a run begins
- * with timing_begin, and timing_end waits and tells the observers. */
-bool dg_timing_possible(const dg_exec *x);
+/* timing.c: the times of instructions, where the device's clock takes them. A run begins with
+ * timing_begin, and timing_end waits and tells the observers. */
 int dg_timing_begin(dg_exec *x) DG_MUST_USE;
 int dg_timing_run(dg_exec *x, int i, dg_diag *d) DG_MUST_USE;
 int dg_timing_end(dg_exec *x, dg_diag *d) DG_MUST_USE;

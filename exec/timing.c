@@ -26,7 +26,7 @@ struct dg_timing {
 };
 
 /* Debugging waits for every instruction. */
-bool dg_timing_possible(const dg_exec *x)
+static bool is_possible(const dg_exec *x)
 {
     return x->backend->stamp_open && !x->debug.what && !x->at_once;
 }
@@ -47,7 +47,7 @@ int dg_timing_begin(dg_exec *x)
     dg_backend *b = x->backend;
     int rc;
 
-    if (!dg_timing_possible(x))
+    if (!is_possible(x))
         return 0;
     if (!open_timing(x))
         return -DG_EMEMORY;
@@ -99,7 +99,7 @@ int dg_timing_run(dg_exec *x, int i, dg_diag *d)
     int64_t before = x->backend->n_put;
     int rc;
 
-    if (dg_timing_possible(x))
+    if (is_possible(x))
         return run_by_its_clock(x, i, d);
     DG_TRY(dg_exec_run_instr(x, i, d));
     rc = x->backend->finish(x->backend);
@@ -118,7 +118,7 @@ int dg_timing_end(dg_exec *x, dg_diag *d)
     dg_timing *m = x->timing;
     int rc;
 
-    if (!dg_timing_possible(x))
+    if (!is_possible(x))
         return 0;
     DG_TRY(dg_exec_settle(x, d));
     for (int k = 0; k < m->instrs.n && rc == 0; k++) {
@@ -144,7 +144,7 @@ int dg_timing_stretch_begin(dg_exec *x)
     dg_backend *b = x->backend;
     timed *t;
 
-    if (!dg_timing_possible(x))
+    if (!is_possible(x))
         return 0;
     t = open_timing(x) ? next(x, &x->timing->stretches) : NULL;
     return t ? b->event_record(b, t->begin, DG_LANE_COMPUTE) : -DG_EMEMORY;
@@ -154,7 +154,7 @@ int dg_timing_stretch_end(dg_exec *x)
 {
     times *list;
 
-    if (!dg_timing_possible(x))
+    if (!is_possible(x))
         return 0;
     list = &x->timing->stretches;
     return x->backend->event_record(x->backend, list->all.items[list->n++].end, DG_LANE_COMPUTE);

@@ -24,8 +24,8 @@ static void note_frames(dg_load_errors *r, const dg_frame *f)
             dg_note(r->diag, f->at, "included here");
 }
 
-int dg_load_error_v(dg_load_errors *r, const dg_frame *frame, dg_where at, const char *id,
-                    const char *fmt, va_list ap)
+static DG_PRINTF(5, 0) int error_v(dg_load_errors *r, const dg_frame *frame, dg_where at,
+                                   const char *id, const char *fmt, va_list ap)
 {
     const char *text = dg_vprintf(r->arena, fmt, ap);
 
@@ -47,7 +47,7 @@ int dg_load_error(dg_load_errors *r, const dg_frame *frame, dg_where at, const c
     va_list ap;
 
     va_start(ap, fmt);
-    int rc = dg_load_error_v(r, frame, at, id, fmt, ap);
+    int rc = error_v(r, frame, at, id, fmt, ap);
     va_end(ap);
     return rc;
 }
@@ -62,7 +62,7 @@ int dg_load_error_unless_holes(dg_load_errors *r, const dg_frame *frame, dg_wher
     if (r->holes)
         return -DG_EINPUT;
     va_start(ap, fmt);
-    int rc = dg_load_error_v(r, frame, at, id, fmt, ap);
+    int rc = error_v(r, frame, at, id, fmt, ap);
     va_end(ap);
     return rc;
 }

@@ -19,8 +19,6 @@ struct dg_load_errors {
 /* frame may be NULL. All return -DG_EINPUT. */
 int dg_load_error(dg_load_errors *r, const dg_frame *frame, dg_where at, const char *id,
                   const char *fmt, ...) DG_PRINTF(5, 6);
-int dg_load_error_v(dg_load_errors *r, const dg_frame *frame, dg_where at, const char *id,
-                    const char *fmt, va_list ap) DG_PRINTF(5, 0);
 void dg_load_error_warn(dg_load_errors *r, const dg_frame *frame, dg_where at, const char *id,
                         const char *fmt, ...) DG_PRINTF(5, 6);
 void dg_load_error_note(dg_load_errors *r, dg_where at, const char *fmt, ...) DG_PRINTF(3, 4);

@@ -21,7 +21,8 @@ static const struct {
 };
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
-const char *dg_backend_names(char *buf, size_t n)
+/* "cpu, ref, far, cuda" */
+static const char *name_all(char *buf, size_t n)
 {
     size_t at = 0;
 
@@ -49,7 +50,7 @@ int dg_backend_open(dg_backend **b, const char *device, dg_diag *d)
     if (near)
         dg_help(d, "did you mean \"%s\"?", near);
     else
-        dg_help(d, "this build has %s", dg_backend_names(list, sizeof list));
+        dg_help(d, "this build has %s", name_all(list, sizeof list));
     return -DG_EINPUT;
 }
 

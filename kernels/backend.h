@@ -152,8 +152,6 @@ int dg_backend_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
 void dg_backend_close(dg_backend **b);
 /* allow_tf32, or -DG_EUNSUPPORTED with what else to write; where: the precision. */
 int dg_backend_tf32(dg_backend *b, dg_where where, dg_diag *d) DG_MUST_USE;
-/* "cpu, ref, far, cuda" */
-const char *dg_backend_names(char *buf, size_t n);
 
 /* The host's kernel of an op; NULL: it has none either. What stands in where a device lacks one. */
 const dg_kernel *dg_host_kernel(const dg_op *op, const dg_tensor *t, int n, bool *is_ref);

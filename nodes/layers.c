@@ -75,7 +75,7 @@ static dg_val param_frozen(const dg_param_path_of *at, const char *path, dg_shap
     return dg_param_frozen(p.b, p.path, shape, init);
 }
 
-dg_val dg_buffer_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init)
+static dg_val buffer(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init)
 {
     dg_param_path_of p = extended(at, path);
 
@@ -106,8 +106,8 @@ static dg_val batch_norm(const dg_param_path_of *at, dg_val x, const dg_conv_nor
     int64_t count = dg_dim(b, x, 0) * dg_dim(b, x, 1) * dg_dim(b, x, 2);
 
     if (c->fixed) {
-        scale = dg_buffer_at(at, "weight", s, one);
-        shift = dg_buffer_at(at, "bias", s, zero);
+        scale = buffer(at, "weight", s, one);
+        shift = buffer(at, "bias", s, zero);
     } else if (c->frozen || c->affine) {
         scale = param_frozen(at, "weight", s, one);
         shift = param_frozen(at, "bias", s, zero);
@@ -115,8 +115,8 @@ static dg_val batch_norm(const dg_param_path_of *at, dg_val x, const dg_conv_nor
         scale = dg_param_at(at, "weight", s, one);
         shift = dg_param_at(at, "bias", s, zero);
     }
-    mean = dg_buffer_at(at, "running_mean", s, zero);
-    var = dg_buffer_at(at, "running_var", s, one);
+    mean = buffer(at, "running_mean", s, zero);
+    var = buffer(at, "running_var", s, one);
     if (!c->fixed)
         dg_export_counter(b, dg_param_path_in(at, "num_batches_tracked").path);
     if (c->fixed || c->affine || !dg_training(b))

@@ -61,7 +61,6 @@ dg_param_path_of dg_param_path_in(const dg_param_path_of *outer, const char *fmt
     DG_PRINTF(2, 3);
 /* The parameter `path` below `at`. */
 dg_val dg_param_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init);
-dg_val dg_buffer_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init);
 
 typedef enum dg_layer_act { DG_LAYER_LINEAR, DG_LAYER_RELU, DG_LAYER_SILU } dg_layer_act;
 

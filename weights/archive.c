@@ -38,7 +38,8 @@ bool dg_stored_find(dg_stored *t, const char *name)
     return false;
 }
 
-dg_archive *dg_archive_new(const char *file)
+/* An archive without entries, for the parsers. */
+static dg_archive *new_archive(const char *file)
 {
     dg_arena *arena = dg_arena_open();
     dg_archive *a = DG_NEW(arena, dg_archive);
@@ -98,7 +99,7 @@ static bool is_index(const dg_mapping *m)
 
 static int open_as(dg_archive **out, const char *file, bool with_index, dg_diag *d)
 {
-    dg_archive *a = dg_archive_new(file);
+    dg_archive *a = new_archive(file);
     int rc;
 
     *out = NULL;

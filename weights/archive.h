@@ -74,8 +74,6 @@ int dg_safetensors_parse(dg_archive *a, const uint8_t *bytes, size_t n, dg_diag 
 int dg_pth_parse(dg_archive *a, dg_diag *d) DG_MUST_USE;
 int dg_shards_parse(dg_archive *a, dg_diag *d) DG_MUST_USE;
 
-/* An archive without entries, for the parsers. */
-dg_archive *dg_archive_new(const char *file);
 /* Memory that is freed with the archive, for tensors that are not stored contiguously; NULL: out of
  * memory. */
 void *dg_archive_hold(dg_archive *a, size_t bytes) DG_MUST_USE;

@@ -133,15 +133,6 @@ typedef struct dg_far {
 /* Notes the first failure. Returns rc. */
 int dg_far_fault(dg_far *f, int rc, int mark, const char *fmt, ...) DG_PRINTF(4, 5);
 
-/* Memory that an item uses, number k from 0; false: that was all. */
-typedef struct dg_far_range {
-    dg_far_kind kind;
-    const void *p;
-    size_t bytes;
-    bool written;
-    int operand; /* of a launch; or -1 */
-} dg_far_range;
-bool dg_far_range_at(const dg_far_item *it, int k, dg_far_range *r);
 /* 0, or -DG_EINTERNAL and a fault: the item uses memory that is not what it should be. */
 int dg_far_check(dg_far *f, const dg_far_item *it);
 uint64_t dg_far_launch_digest(const dg_launch *l);

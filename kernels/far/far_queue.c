@@ -35,17 +35,25 @@ int dg_far_fault(dg_far *f, int rc, int mark, const char *fmt, ...)
 
 /* ---- what an item uses ----------------------------------------------------------------------- */
 
-static dg_far_range device(const void *p, size_t bytes, bool written)
+typedef struct range {
+    dg_far_kind kind;
+    const void *p;
+    size_t bytes;
+    bool written;
+    int operand; /* of a launch; or -1 */
+} range;
+
+static range device(const void *p, size_t bytes, bool written)
 {
-    return (dg_far_range){ DG_FAR_DEVICE, p, p ? bytes : 0, written, -1 };
+    return (range){ DG_FAR_DEVICE, p, p ? bytes : 0, written, -1 };
 }
 
-static dg_far_range pinned(const void *p, size_t bytes, bool written)
+static range pinned(const void *p, size_t bytes, bool written)
 {
-    return (dg_far_range){ DG_FAR_PINNED, p, bytes, written, -1 };
+    return (range){ DG_FAR_PINNED, p, bytes, written, -1 };
 }
 
-static bool launch_range(const dg_launch *l, int k, dg_far_range *r)
+static bool launch_range(const dg_launch *l, int k, range *r)
 {
     const dg_args *a = l->args;
 
@@ -72,7 +80,8 @@ static bool launch_range(const dg_launch *l, int k, dg_far_range *r)
     }
 }
 
-bool dg_far_range_at(const dg_far_item *it, int k, dg_far_range *r)
+/* Number k of the item's memory, from 0; false: that was all. */
+static bool range_at(const dg_far_item *it, int k, range *r)
 {
     switch (it->work) {
     case DG_FAR_LAUNCH:
@@ -104,11 +113,11 @@ static bool overlap(const void *a, size_t n, const void *b, size_t m)
 int dg_far_check(dg_far *f, const dg_far_item *it)
 {
     static const char *const kinds[] = { "device", "pinned" };
-    dg_far_range r;
+    range r;
     const void *host;
     size_t bytes;
 
-    for (int k = 0; dg_far_range_at(it, k, &r); k++) {
+    for (int k = 0; range_at(it, k, &r); k++) {
         dg_far_share share =
             r.bytes ? dg_far_memory_share(&f->memory, r.kind, r.p, r.bytes) : DG_FAR_ALL;
         char operand[32] = "";
@@ -198,11 +207,11 @@ static bool may_be_written_before(const dg_far *f, dg_lane lane, const void *p, 
         uint64_t seq = f->lanes[k].done;
 
         for (const dg_far_item *it = f->lanes[k].first; it && seq < upto[k]; it = it->next, seq++) {
-            dg_far_range r;
+            range r;
 
             if (it->work == DG_FAR_CALL)
                 return true;
-            for (int i = 0; dg_far_range_at(it, i, &r); i++)
+            for (int i = 0; range_at(it, i, &r); i++)
                 if (r.kind == DG_FAR_PINNED && r.written && overlap(r.p, r.bytes, p, bytes))
                     return true;
         }
@@ -212,9 +221,9 @@ static bool may_be_written_before(const dg_far *f, dg_lane lane, const void *p, 
 
 static bool uses(const dg_far_item *it, const dg_far_block *b)
 {
-    dg_far_range r;
+    range r;
 
-    for (int k = 0; dg_far_range_at(it, k, &r); k++)
+    for (int k = 0; range_at(it, k, &r); k++)
         if (r.kind == b->kind && r.bytes && overlap(r.p, r.bytes, b->p, b->bytes))
             return true;
     return false;
@@ -381,11 +390,11 @@ static int perform(const dg_far_item *it, const char **why)
 /* Device memory as this item may see it. */
 static int open_or_close(dg_far *f, const dg_far_item *it)
 {
-    dg_far_range r;
+    range r;
 
     if (it->work == DG_FAR_CALL)
         dg_far_memory_close(&f->memory);
-    else if (dg_far_range_at(it, 0, &r))
+    else if (range_at(it, 0, &r))
         return dg_far_memory_open(&f->memory);
     return 0;
 }
