@@ -104,6 +104,22 @@ int dg_fail(dg_diag *d, dg_code code, dg_where at, const char *id, const char *f
     return -(int)code;
 }
 
+int dg_fail_os(dg_diag *d, int error, const char *path, const char *id, const char *fmt, ...)
+{
+    char why[128];
+    dg_str what = { 0 };
+    va_list ap;
+    int rc;
+
+    va_start(ap, fmt);
+    dg_str_vfmt(&what, fmt, ap);
+    va_end(ap);
+    rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what.s,
+                 strerror_r(error, why, sizeof why));
+    dg_str_free(&what);
+    return rc;
+}
+
 void dg_warn(dg_diag *d, dg_where at, const char *id, const char *fmt, ...)
 {
     va_list ap;

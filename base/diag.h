@@ -36,6 +36,10 @@ int dg_diag_n(const dg_diag *d); /* kept errors and warnings */
 const dg_err *dg_diag_at(const dg_diag *d, int i);
 /* Marks the latest as a consequence of another: not printed, not counted, only in JSON. */
 void dg_fold(dg_diag *d);
+/* An error of the operating system, by errno, about a file or (path NULL) about none:
+ * "PATH: error[ID]: FMT...: No such file or directory". Returns -DG_EIO. */
+int dg_fail_os(dg_diag *d, int error, const char *path, const char *id, const char *fmt, ...)
+    DG_PRINTF(5, 6);
 /* Appends copies of from's diagnostics, e.g. a worker's to its session's. */
 void dg_diag_merge(dg_diag *d, const dg_diag *from);
 /* Sorts by file, line and column, stably; of equal neighbours one is kept. */

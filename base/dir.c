@@ -12,17 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/diag.h"
 #include "base/file.h"
 
 enum { MAX_DEPTH = 8 };
-
-static int fail(dg_diag *d, const char *path, int error, const char *id, const char *what)
-{
-    char buf[128];
-    char *reason = strerror_r(error, buf, sizeof buf);
-
-    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what, reason);
-}
 
 /* ---- listing --------------------------------------------------------------------------------- */
 
@@ -62,7 +55,7 @@ int dg_dir_list(dg_listing *files, dg_listing *folders, dg_arena *a, const char 
     int error;
 
     if (!dir)
-        return fail(d, path, errno, "file-open", "cannot list the folder");
+        return dg_fail_os(d, errno, path, "file-open", "cannot list the folder");
     for (struct dirent *e; errno = 0, (e = readdir(dir));) {
         bool file, folder;
 
@@ -77,7 +70,7 @@ int dg_dir_list(dg_listing *files, dg_listing *folders, dg_arena *a, const char 
     error = errno;
     closedir(dir);
     if (error)
-        return fail(d, path, error, "file-open", "cannot list the folder");
+        return dg_fail_os(d, error, path, "file-open", "cannot list the folder");
     if (files)
         *files = sorted(found[0].items, found[0].n);
     if (folders)
@@ -113,7 +106,7 @@ static int list_below(walk *w, const char *path, const char *prefix, int depth, 
     int rc;
 
     if (stat(path, &st) < 0)
-        return fail(w->d, path, errno, "file-open", "cannot list the folder");
+        return dg_fail_os(w->d, errno, path, "file-open", "cannot list the folder");
 
     const above here = { up, st.st_dev, st.st_ino };
 
@@ -173,9 +166,9 @@ int dg_dir_commit(const char *partial, const char *path, dg_diag *d)
     if (fd >= 0)
         close(fd);
     if (error)
-        rc = fail(d, path, error, "file-sync", "cannot sync the new folder");
+        rc = dg_fail_os(d, error, path, "file-sync", "cannot sync the new folder");
     else if (rename(partial, path))
-        rc = fail(d, path, errno, "file-rename", "cannot put the new folder into its place");
+        rc = dg_fail_os(d, errno, path, "file-rename", "cannot put the new folder into its place");
     else if ((fd = open(dg_path_folder(a, path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0) {
         /* Best effort: the folder is complete, and some file systems cannot sync a folder. */
         (void)fsync(fd);
@@ -208,7 +201,7 @@ int dg_dir_put(const char *path, const void *p, size_t n, dg_diag *d)
     const char *from = p;
 
     if (fd < 0)
-        return fail(d, path, errno, "file-create", "cannot create");
+        return dg_fail_os(d, errno, path, "file-create", "cannot create");
     while (n && rc == 0) {
         ssize_t k = write(fd, from, n);
 
@@ -216,10 +209,10 @@ int dg_dir_put(const char *path, const void *p, size_t n, dg_diag *d)
             from += k;
             n -= (size_t)k;
         } else if (errno != EINTR) {
-            rc = fail(d, path, errno, "file-write", "cannot write");
+            rc = dg_fail_os(d, errno, path, "file-write", "cannot write");
         }
     }
     if (close(fd) && rc == 0)
-        rc = fail(d, path, errno, "file-write", "cannot write");
+        rc = dg_fail_os(d, errno, path, "file-write", "cannot write");
     return rc;
 }

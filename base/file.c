@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/diag.h"
 #include "base/str.h"
 
 enum { BUFFER = 1 << 16, COPIED = 16 << 20, READER_MS = 2000 };
@@ -22,15 +23,6 @@ struct dg_outfile {
     bool failed, done;
     char buffer[BUFFER];
 };
-
-/* An error about a file: "PATH: error[ID]: WHAT: No such file or directory". */
-static int fail(dg_diag *d, const char *path, int error, const char *id, const char *what)
-{
-    char buf[128];
-    char *reason = strerror_r(error, buf, sizeof buf);
-
-    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what, reason);
-}
 
 static int not_a_file(dg_diag *d, const char *path, bool folder)
 {
@@ -59,7 +51,7 @@ static int open_regular(int *fd, size_t *n, const char *path, int flags, dg_diag
     if (*fd < 0 && (errno == ENXIO || errno == EISDIR)) /* a pipe or socket; a folder to write to */
         return not_a_file(d, path, errno == EISDIR);
     if (*fd < 0)
-        return fail(d, path, errno, "file-open", "cannot open");
+        return dg_fail_os(d, errno, path, "file-open", "cannot open");
     if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
         *n = (size_t)st.st_size;
         return 0;
@@ -102,7 +94,7 @@ static int read_open(int fd, const char *path, size_t size, char **text, size_t 
         else if (k == 0)
             break; /* truncated since fstat: return what there is */
         else if (errno != EINTR)
-            rc = fail(d, path, errno, "file-read", "cannot read");
+            rc = dg_fail_os(d, errno, path, "file-read", "cannot read");
     }
     if (rc < 0) {
         dg_free(buf);
@@ -164,7 +156,7 @@ int dg_file_map(dg_mapping *m, const char *path, dg_diag *d)
         void *p = mmap(NULL, m->n, PROT_READ, MAP_PRIVATE, fd, 0);
 
         if (p == MAP_FAILED) {
-            rc = fail(d, path, errno, "file-map", "cannot map");
+            rc = dg_fail_os(d, errno, path, "file-map", "cannot map");
             *m = (dg_mapping){ 0 };
         } else {
             m->p = p;
@@ -242,7 +234,7 @@ int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
         if (error == ENXIO)
             return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-kind",
                            "it is a pipe that no program reads, or a socket");
-        return fail(d, path, error, "file-create", "cannot create");
+        return dg_fail_os(d, error, path, "file-create", "cannot create");
     }
     dg_outfile *o = malloc(sizeof *o);
     char *copy = strdup(path);
@@ -267,7 +259,7 @@ static int write_all(dg_outfile *f, const char *p, size_t n, dg_diag *d)
             continue;
         if (k < 0) {
             f->failed = true;
-            return fail(d, f->path, errno, "file-write", "cannot write");
+            return dg_fail_os(d, errno, f->path, "file-write", "cannot write");
         }
         p += k;
         n -= (size_t)k;
@@ -317,7 +309,7 @@ int dg_outfile_patch(dg_outfile *f, size_t at, const void *p, size_t n, dg_diag 
 
     if (rc == 0 && pwrite(f->fd, p, n, (off_t)at) != (ssize_t)n) {
         f->failed = true;
-        rc = fail(d, f->path, errno, "file-write", "cannot write");
+        rc = dg_fail_os(d, errno, f->path, "file-write", "cannot write");
     }
     return rc;
 }
@@ -334,7 +326,7 @@ static int sync_folder(const char *path, dg_diag *d)
     if (fd >= 0)
         close(fd);
     dg_arena_close(&a);
-    return synced ? 0 : fail(d, path, error, "file-sync", "cannot sync its folder");
+    return synced ? 0 : dg_fail_os(d, error, path, "file-sync", "cannot sync its folder");
 }
 
 int dg_outfile_commit(dg_outfile *f, dg_diag *d)
@@ -352,11 +344,12 @@ int dg_outfile_commit(dg_outfile *f, dg_diag *d)
     }
     f->fd = -1;
     if (!synced)
-        return fail(d, f->path, error, "file-write", "cannot write");
+        return dg_fail_os(d, error, f->path, "file-write", "cannot write");
     if (!f->partial)
         return 0;
     if (rename(f->partial, f->path))
-        return fail(d, f->path, errno, "file-rename", "cannot put the new file into its place");
+        return dg_fail_os(d, errno, f->path, "file-rename",
+                          "cannot put the new file into its place");
     f->done = true;
     return sync_folder(f->path, d);
 }
@@ -410,7 +403,7 @@ int dg_mkdir(const char *path, dg_diag *d)
 
     if (!error || dg_is_folder(path))
         return 0;
-    rc = fail(d, path, error, "folder-create", "cannot create the folder");
+    rc = dg_fail_os(d, error, path, "folder-create", "cannot create the folder");
     if (error == EEXIST)
         dg_help(d, "a file of that name is in the way");
     return rc;

@@ -35,9 +35,10 @@ typedef struct transfer {
     int64_t total;    /* of the whole file; 0: unknown */
     bool begun;       /* the answer's body has begun */
     bool page;        /* it is a web page */
-    bool show, failed_write;
-    char tag[256];  /* ETag or Last-Modified of this answer */
-    char range[64]; /* Content-Range of this answer */
+    bool show;
+    int write_error; /* errno of a write to the part; 0: none has failed */
+    char tag[256];   /* ETag or Last-Modified of this answer */
+    char range[64];  /* Content-Range of this answer */
     double shown_s, began_s;
     int64_t status;
     char reason[CURL_ERROR_SIZE];
@@ -101,7 +102,7 @@ static bool begin_body(transfer *t)
     }
     t->got = t->had;
     if (ftruncate(t->fd, t->had) < 0 || lseek(t->fd, t->had, SEEK_SET) < 0) {
-        t->failed_write = true;
+        t->write_error = errno;
         dg_diag_close(&ignored);
         return false;
     }
@@ -124,7 +125,7 @@ static size_t take_body(char *p, size_t size, size_t n, void *ctx)
         const ssize_t k = write(t->fd, p + at, all - at);
 
         if (k < 0 && errno != EINTR) {
-            t->failed_write = true;
+            t->write_error = errno;
             return 0;
         }
         at += k > 0 ? (size_t)k : 0;
@@ -291,9 +292,8 @@ static int fail(const transfer *t, CURLcode code, const char *to, dg_diag *d)
         dg_fail(d, DG_EINPUT, at, "fetch-url", "this is no address of a file on the web");
         break;
     default:
-        if (t->failed_write) {
-            dg_fail(d, DG_EIO, (dg_where){ .file = t->part }, "fetch-write", "cannot write: %s",
-                    strerror(errno));
+        if (t->write_error) {
+            dg_fail_os(d, t->write_error, t->part, "fetch-write", "cannot write");
             break;
         }
         dg_fail(d, DG_EIO, at, "fetch-cut", "it was cut %d times without a byte in between: %s",
@@ -345,7 +345,7 @@ static int fill_part(transfer *t, const char *to, int64_t *resumed, dg_diag *d)
             *resumed = t->had;
             return 0;
         }
-        if (code == CURLE_WRITE_ERROR && !t->failed_write && !t->page && ftruncate(t->fd, 0) == 0) {
+        if (code == CURLE_WRITE_ERROR && !t->write_error && !t->page && ftruncate(t->fd, 0) == 0) {
             unlink(t->tag_file); /* another part came than was asked for */
             continue;
         }
@@ -379,8 +379,7 @@ static int accept_part(dg_fetched *out, const transfer *t, const char *to, bool 
     }
     DG_TRY(dg_fetched_note(out, t->named, to, d));
     if (fsync(t->fd) < 0 || rename(t->part, to) < 0)
-        rc = dg_fail(d, DG_EIO, (dg_where){ .file = to }, "fetch-write", "cannot write: %s",
-                     strerror(errno));
+        rc = dg_fail_os(d, errno, to, "fetch-write", "cannot write");
     unlink(t->tag_file);
 out:
     return rc;

@@ -456,19 +456,15 @@ static void close_shm(dg_comm **c)
 
 int dg_comm_shm_make(int *fd, dg_diag *d)
 {
-    char buf[128];
-
     *fd = memfd_create("detrgraph-ranks", MFD_CLOEXEC);
-    return *fd >= 0 ? 0
-                    : dg_fail(d, DG_EIO, DG_NOWHERE, "comm-memory",
-                              "no memory can be shared between ranks: %s",
-                              strerror_r(errno, buf, sizeof buf));
+    return *fd >= 0
+               ? 0
+               : dg_fail_os(d, errno, NULL, "comm-memory", "no memory can be shared between ranks");
 }
 
 static int map_head(shm *s, dg_diag *d)
 {
     size_t ranks = (size_t)s->pub.ranks, peers = round_to_pages(dg_shm_sync_bytes(s->pub.ranks));
-    char buf[128];
     void *p;
 
     s->head_bytes = s->file_bytes = peers + ranks * 2 * BOX;
@@ -476,9 +472,8 @@ static int map_head(shm *s, dg_diag *d)
             ? MAP_FAILED
             : mmap(NULL, s->head_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, s->at);
     if (p == MAP_FAILED)
-        return dg_fail(d, DG_EIO, DG_NOWHERE, "comm-memory",
-                       "rank %d cannot reach the memory that the ranks share: %s", s->pub.rank,
-                       strerror_r(errno, buf, sizeof buf));
+        return dg_fail_os(d, errno, NULL, "comm-memory",
+                          "rank %d cannot reach the memory that the ranks share", s->pub.rank);
     s->head = p;
     s->boxes = (char *)p + peers;
     dg_shm_sync_open(&s->sync, p, &s->pub);

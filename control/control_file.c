@@ -18,21 +18,14 @@
 
 static const char name[] = "control";
 
-static int refuse(const char *path, dg_diag *d)
-{
-    char buf[128];
-
-    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "control-file",
-                   "it cannot be written: %s", strerror_r(errno, buf, sizeof buf));
-}
-
 int dg_control_file_write(const char *folder, const dg_control_file *e, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     const char *path = dg_path_join(a, folder, name),
                *part = dg_printf(a, "%s.tmp-%ld", path, (long)getpid());
     dg_str s = { 0 };
-    int fd, rc;
+    ssize_t n = 0;
+    int fd, rc = 0;
 
     dg_str_add(&s, "{\"endpoint\":");
     dg_str_json(&s, e->endpoint);
@@ -45,8 +38,9 @@ int dg_control_file_write(const char *folder, const dg_control_file *e, dg_diag 
     dg_str_fmt(&s, ",\"process\":%lld}\n", (long long)e->process);
     unlink(part);
     fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    rc = fd < 0 || write(fd, s.s, s.n) != (ssize_t)s.n || rename(part, path) != 0 ? refuse(path, d)
-                                                                                  : 0;
+    if (fd < 0 || (n = write(fd, s.s, s.n)) != (ssize_t)s.n || rename(part, path) != 0)
+        rc = dg_fail_os(d, n > 0 && n != (ssize_t)s.n ? ENOSPC : errno, path, "control-file",
+                        "it cannot be written");
     if (fd >= 0)
         close(fd);
     if (rc < 0)

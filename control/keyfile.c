@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/diag.h"
 #include "base/file.h"
 #include "base/str.h"
 
@@ -26,9 +27,7 @@ int dg_key_file_make(const char *path, dg_diag *d)
     snprintf(text, sizeof text, "%s\n%s\n", server.secret_key, ranks.secret_key);
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || (n = write(fd, text, SIZE)) != SIZE) {
-        rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, "key-file",
-                     "the key cannot be written: %s",
-                     strerror_r(n > 0 ? ENOSPC : errno, (char[128]){ 0 }, 128));
+        rc = dg_fail_os(d, n > 0 ? ENOSPC : errno, path, "key-file", "the key cannot be written");
         if (fd >= 0)
             unlink(path);
     }

@@ -39,14 +39,6 @@ typedef struct launcher {
     double over_s; /* when the run was found to be over; 0: it is not */
 } launcher;
 
-static int refuse(dg_diag *d, const char *what)
-{
-    char buf[128];
-
-    return dg_fail(d, DG_EIO, DG_NOWHERE, "launch", "%s: %s", what,
-                   strerror_r(errno, buf, sizeof buf));
-}
-
 static bool controlled(const launcher *l)
 {
     return l->plane.coordinator || l->plane.link;
@@ -501,7 +493,7 @@ static int open_signal_fd(launcher *l, dg_diag *d)
     sigaddset(&set, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     l->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return l->signal_fd < 0 ? refuse(d, "cannot listen to signals") : 0;
+    return l->signal_fd < 0 ? dg_fail_os(d, errno, NULL, "launch", "cannot listen to signals") : 0;
 }
 
 int dg_launch_run(const dg_launch_conf *c, int *code, dg_diag *d)

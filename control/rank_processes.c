@@ -41,14 +41,6 @@ struct dg_rank_processes {
     sigset_t mask; /* signal mask of the processes */
 };
 
-static int refuse(dg_diag *d, const char *what)
-{
-    char buf[128];
-
-    return dg_fail(d, DG_EIO, DG_NOWHERE, "launch", "%s: %s", what,
-                   strerror_r(errno, buf, sizeof buf));
-}
-
 /* ---- environment and cores
  * -------------------------------------------------------------------- */
 
@@ -124,7 +116,7 @@ static int make_ticket(dg_rank_processes *c, int i, const dg_message *of_all, ui
     dg_message_write(&text, &m);
     *fd = memfd_create("detrgraph ticket", MFD_CLOEXEC);
     if (*fd < 0 || write(*fd, text.s, text.n) != (ssize_t)text.n)
-        rc = refuse(d, "no memory file for a rank's ticket");
+        rc = dg_fail_os(d, errno, NULL, "launch", "no memory file for a rank's ticket");
     explicit_bzero(text.s, text.n);
     dg_str_free(&text);
     return rc;
@@ -167,11 +159,11 @@ static int spawn_process(dg_rank_processes *c, int i, int ticket, int shared_fd,
     if (error) {
         p->pid = 0;
         errno = error;
-        return refuse(d, "cannot start a rank");
+        return dg_fail_os(d, errno, NULL, "launch", "cannot start a rank");
     }
     c->alive++;
     p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-    return p->pidfd < 0 ? refuse(d, "cannot watch a rank") : 0;
+    return p->pidfd < 0 ? dg_fail_os(d, errno, NULL, "launch", "cannot watch a rank") : 0;
 }
 
 int dg_rank_processes_start(dg_rank_processes *c, int n, const dg_message *of_all, uint32_t first,
@@ -274,7 +266,7 @@ int dg_rank_processes_open(dg_rank_processes **out, const dg_rank_processes_conf
     for (int i = 0; conf->ignore_signals && i < 4; i++)
         sigaddset(&c->mask, ((const int[]){ SIGINT, SIGTERM, SIGUSR1, SIGHUP })[i]);
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        rc = refuse(d, "cannot watch over ranks");
+        rc = dg_fail_os(d, errno, NULL, "launch", "cannot watch over ranks");
     c->alive_read = ends[0];
     c->alive_write = ends[1];
     if (rc == 0 && conf->recorders)

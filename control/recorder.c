@@ -37,21 +37,15 @@ struct dg_recorder { /* in shared memory */
     record ring[DG_RECORDS];
 };
 
-static int refuse(dg_diag *d, const char *what)
-{
-    char buf[128];
-    char *reason = strerror_r(errno, buf, sizeof buf);
-
-    return dg_fail(d, DG_EIO, DG_NOWHERE, "recorder-memory", "%s for the flight recorder: %s", what,
-                   reason);
-}
-
 int dg_recorder_create(int *fd, dg_diag *d)
 {
     *fd = memfd_create("detrgraph recorder", MFD_CLOEXEC);
     if (*fd < 0)
-        return refuse(d, "no shared memory");
-    return ftruncate(*fd, sizeof(dg_recorder)) == 0 ? 0 : refuse(d, "no room");
+        return dg_fail_os(d, errno, NULL, "recorder-memory",
+                          "no shared memory for the flight recorder");
+    return ftruncate(*fd, sizeof(dg_recorder)) == 0
+               ? 0
+               : dg_fail_os(d, errno, NULL, "recorder-memory", "no room for the flight recorder");
 }
 
 int dg_recorder_open(dg_recorder **r, int fd, dg_diag *d)
@@ -61,10 +55,11 @@ int dg_recorder_open(dg_recorder **r, int fd, dg_diag *d)
 
     *r = NULL;
     if (fstat(fd, &st) != 0 || st.st_size < (off_t)sizeof(dg_recorder))
-        return refuse(d, "not enough shared memory");
+        return dg_fail_os(d, errno, NULL, "recorder-memory",
+                          "not enough shared memory for the flight recorder");
     p = mmap(NULL, sizeof(dg_recorder), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
-        return refuse(d, "no mapping");
+        return dg_fail_os(d, errno, NULL, "recorder-memory", "no mapping for the flight recorder");
     *r = p;
     if (!atomic_load(&(*r)->n_places)) {
         atomic_store(&(*r)->saved, -1);

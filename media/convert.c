@@ -113,12 +113,9 @@ static int link_image(const char *from, const char *to, dg_diag *d)
 {
     char *real = realpath(from, NULL);
     int error = !real || symlink(real, to) ? errno : 0;
-    char buf[128];
 
     free(real);
-    return error ? dg_fail(d, DG_EIO, (dg_where){ .file = from }, "convert-link",
-                           "cannot link to the image: %s", strerror_r(error, buf, sizeof buf))
-                 : 0;
+    return error ? dg_fail_os(d, error, from, "convert-link", "cannot link to the image") : 0;
 }
 
 /* Copies or links only files that are images: annotations may name any file. */

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/diag.h"
 #include "base/log.h"
 
 struct dg_http {
@@ -363,7 +364,7 @@ int dg_http_open(dg_http **out, const dg_http_conf *conf, dg_diag *d)
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     const unsigned threads = conf->waits ? MHD_USE_THREAD_PER_CONNECTION : 0;
     dg_http *s = calloc(1, sizeof *s);
-    char buf[128];
+    int error;
 
     *out = s;
     if (!s)
@@ -390,10 +391,10 @@ int dg_http_open(dg_http **out, const dg_http_conf *conf, dg_diag *d)
                          body_close, s, MHD_OPTION_END);
     if (s->daemon)
         return 0;
+    error = errno ? errno : EADDRINUSE;
     dg_http_close(out);
-    return dg_fail(d, DG_EIO, DG_NOWHERE, conf->id, "%s %d: nothing can listen there: %s",
-                   conf->option, conf->port,
-                   errno ? strerror_r(errno, buf, sizeof buf) : "the port is taken");
+    return dg_fail_os(d, error, NULL, conf->id, "%s %d: nothing can listen there", conf->option,
+                      conf->port);
 }
 
 /* Stopping the library's daemon drops answers that are not sent. */

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/diag.h"
 #include "base/file.h"
 #include "base/str.h"
 
@@ -55,15 +56,6 @@ out:
     return rc;
 }
 
-static int failed(const char *path, dg_diag *d)
-{
-    char buf[128];
-    char *reason = strerror_r(errno, buf, sizeof buf);
-
-    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "journal-write", "cannot write: %s",
-                   reason);
-}
-
 int dg_metrics_jsonl_open(dg_metrics_jsonl **out, const char *path, int64_t step, dg_diag *d)
 {
     dg_metrics_jsonl *j;
@@ -106,7 +98,7 @@ int dg_metrics_jsonl_flush(dg_metrics_jsonl *j, dg_diag *d)
         if (k > 0)
             at += (size_t)k;
         else if (errno != EINTR)
-            rc = failed(j->path, d);
+            rc = dg_fail_os(d, errno, j->path, "journal-write", "cannot write");
     }
     if (at)
         memmove(s->s, s->s + at, s->n - at);

@@ -80,15 +80,6 @@ static void put_little(dg_str *s, uint64_t v, int bytes)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static int failed(const dg_tensorboard *e, dg_diag *d)
-{
-    char buf[128];
-    char *reason = strerror_r(errno, buf, sizeof buf);
-
-    return dg_fail(d, DG_EIO, (dg_where){ .file = e->path }, "events-write", "cannot write: %s",
-                   reason);
-}
-
 /* Appends the record, or nothing. */
 static int append(dg_tensorboard *e, const dg_str *record, dg_diag *d)
 {
@@ -100,7 +91,7 @@ static int append(dg_tensorboard *e, const dg_str *record, dg_diag *d)
         if (k > 0)
             at += (size_t)k;
         else if (errno != EINTR)
-            rc = failed(e, d);
+            rc = dg_fail_os(d, errno, e->path, "events-write", "cannot write");
     }
     if (rc == 0)
         e->end += record->n;
@@ -256,7 +247,7 @@ int dg_tensorboard_open(dg_tensorboard **out, const char *path, int64_t step, co
         e->end = sound_end(&m, step);
         dg_file_unmap(&m);
         if (ftruncate(e->fd, (off_t)e->end) != 0)
-            DG_TRY(failed(e, d));
+            DG_TRY(dg_fail_os(d, errno, path, "events-write", "cannot write"));
     }
     if (e->end == 0)
         DG_TRY(begin_file(e, g, d));

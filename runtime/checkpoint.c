@@ -224,15 +224,6 @@ out:
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int os_failed(dg_diag *d, const char *path, const char *what)
-{
-    char buf[128];
-    char *reason = strerror_r(errno, buf, sizeof buf);
-
-    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "checkpoint-write", "%s: %s", what,
-                   reason);
-}
-
 static bool is_link(const char *path)
 {
     char to[1];
@@ -311,8 +302,10 @@ static int publish(dg_arena *a, const dg_checkpoint_args *c, const char *folder,
 
     unlink(beside);
     if (link(from, beside) && symlink(relative, beside))
-        return os_failed(d, to, "cannot link the weights into the run's folder");
-    return rename(beside, to) ? os_failed(d, to, "cannot put the weights into the run's folder")
+        return dg_fail_os(d, errno, to, "checkpoint-write",
+                          "cannot link the weights into the run's folder");
+    return rename(beside, to) ? dg_fail_os(d, errno, to, "checkpoint-write",
+                                           "cannot put the weights into the run's folder")
                               : 0;
 }
 
@@ -323,7 +316,7 @@ static int point(dg_arena *a, const char *checkpoints, const char *name, int64_t
 
     unlink(beside);
     if (symlink(dg_path_name(folder_of(a, checkpoints, step)), beside) || rename(beside, to))
-        return os_failed(d, to, "cannot point to the checkpoint");
+        return dg_fail_os(d, errno, to, "checkpoint-write", "cannot point to the checkpoint");
     return 0;
 }
 
@@ -337,7 +330,8 @@ static int put_into_place(dg_arena *a, const char *beside, const char *folder, d
     if (renameat2(AT_FDCWD, beside, AT_FDCWD, folder, again ? RENAME_EXCHANGE : 0)) {
         remove_folder(a, folder); /* this file system cannot exchange */
         if (rename(beside, folder)) {
-            int rc = os_failed(d, folder, "cannot put the checkpoint into its place");
+            int rc = dg_fail_os(d, errno, folder, "checkpoint-write",
+                                "cannot put the checkpoint into its place");
 
             if (dg_exists(folder) && !dg_is_folder(folder))
                 dg_help(d, "a file of that name is in the way");

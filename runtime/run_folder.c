@@ -191,13 +191,9 @@ static int open_log(dg_train *t, bool resumed, dg_diag *d)
         return refuse_busy(t, log, d);
     }
     if (!f || (!resumed && ftruncate(fileno(f), 0))) {
-        char buf[128];
-        char *reason = strerror_r(errno, buf, sizeof buf);
-
-        if (f)
-            fclose(f);
-        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "file-write", "cannot write: %s",
-                       reason);
+        rc = dg_fail_os(d, errno, log, "file-write", "cannot write");
+        (void)(f ? fclose(f) : close(fd));
+        return rc;
     }
     dg_run_log_of(t->run)->file = f;
     remember_home(t);

@@ -14,7 +14,6 @@
 
 int dg_fetched_sum(dg_fetched *out, const char *path, dg_diag *d)
 {
-    char reason[128];
     GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
     FILE *f = fopen(path, "rbe");
     static const size_t chunk = 1 << 20;
@@ -29,8 +28,7 @@ int dg_fetched_sum(dg_fetched *out, const char *path, dg_diag *d)
         out->bytes += (int64_t)n;
     }
     if (!f || !buffer || ferror(f))
-        rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-open", "cannot be read: %s",
-                     strerror_r(errno, reason, sizeof reason));
+        rc = dg_fail_os(d, errno, path, "file-open", "cannot be read");
     snprintf(out->sha256, sizeof out->sha256, "%s", g_checksum_get_string(sum));
     if (f)
         fclose(f);
