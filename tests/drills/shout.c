@@ -8,6 +8,8 @@
 #include <string.h>
 #include <zmq.h>
 
+#include "control/message.h"
+
 enum { KEY = 41, TOO_LONG = 17 << 20 };
 
 typedef struct entrance {
@@ -58,7 +60,9 @@ static void shout(void *s, int i)
     for (size_t k = 0; k < size; k++)
         frame[k] = (unsigned char)rand();
     if (i % 2 && size > 20) {
-        memcpy(frame, "DGCP\1\0", 6);
+        memcpy(frame, "DGCP", 4);
+        frame[4] = DG_FRAME_VERSION;
+        frame[5] = 0;
         frame[6] = (unsigned char)(rand() % 20);
         memset(frame + 7, 0, 9);
     }
