@@ -75,7 +75,7 @@ void dg_str_fmt(dg_str *s, const char *fmt, ...)
 }
 
 /* Well-formed sequences: Unicode 15, table 3-7. */
-size_t dg_utf8_bytes(const char *text)
+size_t dg_utf8_within(const char *text, size_t most)
 {
     const unsigned char *s = (const unsigned char *)text;
     unsigned char lo = 0x80, hi = 0xBF;
@@ -96,9 +96,14 @@ size_t dg_utf8_bytes(const char *text)
     else if (s[0] == 0xF4)
         hi = 0x8F;
     for (size_t i = 1; i < n; i++, lo = 0x80, hi = 0xBF)
-        if (s[i] < lo || s[i] > hi)
+        if (i >= most || s[i] < lo || s[i] > hi)
             return 0;
     return n;
+}
+
+size_t dg_utf8_bytes(const char *text)
+{
+    return dg_utf8_within(text, 4); /* a NUL ends a character that is cut */
 }
 
 bool dg_is_utf8(const char *text)
@@ -124,15 +129,12 @@ static bool is_invisible(uint32_t c)
 size_t dg_shown_bytes(const char *text, size_t most, size_t *skip)
 {
     const unsigned char *p = (const unsigned char *)text;
-    size_t n = *p < 0x80 ? 1 : *p < 0xC2 ? 0 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : *p < 0xF5 ? 4 : 0;
+    size_t n = dg_utf8_within(text, most);
     uint32_t c = n < 2 ? *p : *p & (0xFFu >> (n + 1));
 
     *skip = 1;
-    for (size_t i = 1; i < n; i++) {
-        if (i >= most || (p[i] & 0xC0) != 0x80)
-            return 0;
+    for (size_t i = 1; i < n; i++)
         c = c << 6 | (p[i] & 0x3Fu);
-    }
     if (n == 0 || c < 0x20 || c == 0x7F)
         return 0;
     if (!is_invisible(c))

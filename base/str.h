@@ -33,8 +33,10 @@ void dg_str_base64(dg_str *s, const void *p, size_t n); /* RFC 4648, padded, one
 /* shortest text that reads back exactly; not finite: null */
 void dg_str_json_real(dg_str *s, double v);
 
-/* length of the well-formed UTF-8 character at s; 0: malformed */
+/* Length of the well-formed UTF-8 character at s; 0: malformed. dg_utf8_within: it has at most
+ * `most` bytes, 1 or more; s need not end in NUL. */
 size_t dg_utf8_bytes(const char *s);
+size_t dg_utf8_within(const char *s, size_t most);
 bool dg_is_utf8(const char *text);
 /* length of the UTF-8 byte order mark at the start of text: 3 or 0 */
 size_t dg_mark_bytes(const char *text);

@@ -125,33 +125,22 @@ const char *dg_message_name(dg_message_kind kind)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Bytes of the UTF-8 sequence at p, at most n; 0: malformed, or a control character that messages
+/* Bytes of the UTF-8 character at p, at most n; 0: malformed, or a control character that messages
  * may not contain. */
-static size_t utf8_bytes(const unsigned char *p, size_t n)
+static size_t text_bytes(const char *p, size_t n)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    size_t k = p[0] < 0x80 ? 1 : p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    uint32_t c;
+    size_t k = dg_utf8_within(p, n);
+    unsigned char c = (unsigned char)p[0];
 
     if (k == 1)
-        return p[0] >= 0x20 ? p[0] != 0x7F : p[0] == '\n' || p[0] == '\t';
-    if (p[0] < 0xC2 || p[0] > 0xF4 || k > n)
-        return 0;
-    c = p[0] & (0x7Fu >> k);
-    for (size_t i = 1; i < k; i++) {
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-        c = c << 6 | (p[i] & 0x3Fu);
-    }
-    return c < least[k] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000) || (c >= 0x80 && c < 0xA0)
-               ? 0
-               : k;
+        return (c >= 0x20 && c != 0x7F) || c == '\n' || c == '\t';
+    return k == 2 && c == 0xC2 && (unsigned char)p[1] < 0xA0 ? 0 : k;
 }
 
-static bool is_text(const unsigned char *p, size_t n)
+static bool is_text(const char *p, size_t n)
 {
     for (size_t i = 0, k; i < n; i += k)
-        if ((k = utf8_bytes(p + i, n - i)) == 0)
+        if ((k = text_bytes(p + i, n - i)) == 0)
             return false;
     return true;
 }
@@ -169,13 +158,13 @@ static void put_little(dg_str *out, uint64_t v, int bytes)
 
 static void put_text(dg_str *out, const char *text)
 {
-    const unsigned char *p = (const unsigned char *)(text ? text : "");
-    size_t n = strlen((const char *)p);
+    const char *p = text ? text : "";
+    size_t n = strlen(p);
 
     put_little(out, n, 4);
     for (size_t i = 0, k; i < n; i += k) {
-        k = utf8_bytes(p + i, n - i);
-        dg_str_add_n(out, k ? (const char *)p + i : "?", k ? k : 1);
+        k = text_bytes(p + i, n - i);
+        dg_str_add_n(out, k ? p + i : "?", k ? k : 1);
         k += k == 0;
     }
 }
@@ -282,7 +271,7 @@ static const char *take_text(reader *r)
     size_t n = (size_t)take_little(r, 4);
     const char *text;
 
-    if (r->fault || n > r->n || !is_text(r->p, n)) {
+    if (r->fault || n > r->n || !is_text((const char *)r->p, n)) {
         r->fault = r->fault   ? r->fault
                    : n > r->n ? "a text is longer than the frame"
                               : "a text is not clean UTF-8";

@@ -14,6 +14,7 @@
 #include <cairo.h>
 #include <pango/pangocairo.h>
 
+#include "base/str.h"
 #include "media/image.h"
 
 enum { GAP = 6, TEXT_MAX = 96, TAKEN_MAX = 400 };
@@ -54,36 +55,20 @@ static void set_color(cairo_t *c, int label, double alpha)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Bytes of the UTF-8 character at s; 0: malformed. */
-static int utf8_length(const char *s)
-{
-    const unsigned char b = (unsigned char)s[0];
-    const int n = b < 0x80 ? 1 : b < 0xC2 ? 0 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : b < 0xF5 ? 4 : 0;
-    const unsigned char next = n > 1 ? (unsigned char)s[1] : 0;
-
-    for (int i = 1; i < n; i++)
-        if (((unsigned char)s[i] & 0xC0) != 0x80)
-            return 0;
-    if ((b == 0xE0 && next < 0xA0) || (b == 0xED && next > 0x9F) || (b == 0xF0 && next < 0x90) ||
-        (b == 0xF4 && next > 0x8F))
-        return 0; /* overlong, surrogate, or beyond U+10FFFF */
-    return n;
-}
-
 /* Copies text up to TEXT_MAX, with '?' for each malformed byte and control character. */
 static void clean(char out[TEXT_MAX], const char *text)
 {
-    int k = 0;
+    size_t k = 0;
 
     while (*text && k < TEXT_MAX - 4) {
-        int n = utf8_length(text);
+        const size_t n = dg_utf8_bytes(text);
 
         if (n == 0 || (n == 1 && (unsigned char)*text < 0x20)) {
             out[k++] = '?';
             text++;
             continue;
         }
-        memcpy(out + k, text, (size_t)n);
+        memcpy(out + k, text, n);
         k += n;
         text += n;
     }

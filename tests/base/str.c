@@ -62,6 +62,8 @@ static void escapes(void **state)
     check_text(dg_str_shown, "a\033[2J\n\tb\r", "a?[2J\n\tb?");
     check_text(dg_str_json, "\xC2\x9B\xE2\x80\xAE\xC3\xA4", "\"\\u009b\\u202e\xC3\xA4\"");
     check_text(dg_str_plain, "a\033[31m\n\xE2\x82\xAC\xE2\x82\x7F", "a?[31m?\xE2\x82\xAC???");
+    /* a surrogate, three bytes where two are enough, beyond U+10FFFF */
+    check_text(dg_str_plain, "\xED\xA0\x80 \xE0\x9F\xBF \xF4\x90\x80\x80z", "??? ??? ????z");
     assert_true(dg_is_utf8("\xE2\x82\xAC") && dg_is_utf8("") && !dg_is_utf8("b\xE4r"));
     assert_int_equal(dg_mark_bytes("\xEF\xBB\xBF"
                                    "a"),
