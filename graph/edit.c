@@ -186,12 +186,10 @@ const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id)
 
 const dg_node *dg_edit_node(const dg_graph *g, const char *path)
 {
-    for (int i = 0; path && i < g->n_models + g->n_evaluates + 1; i++) {
-        const dg_scope *s = i < g->n_models                    ? g->models[i]
-                            : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
-                                                               : g->train;
+    for (int i = 0; path && i < dg_graph_n_scopes(g); i++) {
+        const dg_scope *s = dg_graph_scope(g, i);
 
-        for (int k = 0; s && k < s->n_nodes; k++)
+        for (int k = 0; k < s->n_nodes; k++)
             if (strcmp(s->nodes[k]->path, path) == 0)
                 return s->nodes[k];
     }

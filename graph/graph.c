@@ -16,6 +16,18 @@ void dg_graph_close(dg_graph **g)
     *g = NULL;
 }
 
+int dg_graph_n_scopes(const dg_graph *g)
+{
+    return g->n_models + g->n_evaluates + (g->train != NULL);
+}
+
+const dg_scope *dg_graph_scope(const dg_graph *g, int i)
+{
+    return i < g->n_models                    ? g->models[i]
+           : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
+                                              : g->train;
+}
+
 const char *dg_graph_source(void *graph, const char *file, size_t *n)
 {
     const dg_graph *g = graph;

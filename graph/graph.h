@@ -167,6 +167,10 @@ const char *dg_node_called(dg_arena *a, const dg_node *node);
 /* A dg_source_fn; ctx is the graph. */
 const char *dg_graph_source(void *graph, const char *file, size_t *n);
 
+/* Number of scopes, and scope i of them: models, evaluations, then the training if there is one. */
+int dg_graph_n_scopes(const dg_graph *g);
+const dg_scope *dg_graph_scope(const dg_graph *g, int i);
+
 /* The nodes of a scope's data chain, found by their classes' functions: loader (open), choices in
  * order (choose), the first n_before of them before the sampler, sampler (schedule), resize (only
  * sizes), items in order, batch (feeds). NULL if the scope has none. */

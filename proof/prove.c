@@ -359,12 +359,8 @@ int dg_vary_check(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg
 {
     int rc = 0, own;
 
-    for (int i = 0; i < g->n_models + g->n_evaluates + 1; i++) {
-        const dg_scope *s = i < g->n_models                    ? g->models[i]
-                            : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
-                                                               : g->train;
-
-        own = s ? check_places(g, s, arena, d) : 0;
+    for (int i = 0; i < dg_graph_n_scopes(g); i++) {
+        own = check_places(g, dg_graph_scope(g, i), arena, d);
         rc = rc ? rc : own;
     }
     if (rc || !g->mesh.item)

@@ -315,22 +315,14 @@ static void add_upward(dg_painter *p)
     }
 }
 
-/* The i-th of all scopes; NULL: no <train>. */
-static const dg_scope *scope_at(const dg_graph *g, int i)
-{
-    return i < g->n_models                    ? g->models[i]
-           : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
-                                              : g->train;
-}
-
 static bool belongs_to_node(const dg_painter *p, const dg_err *e)
 {
     const dg_graph *g = p->g;
 
-    for (int i = 0; i < g->n_models + g->n_evaluates + 1; i++) {
-        const dg_scope *s = scope_at(g, i);
+    for (int i = 0; i < dg_graph_n_scopes(g); i++) {
+        const dg_scope *s = dg_graph_scope(g, i);
 
-        for (int k = 0; s && k < s->n_nodes; k++)
+        for (int k = 0; k < s->n_nodes; k++)
             if (dg_dot_is_fault_of(e, s->nodes[k]))
                 return true;
     }
@@ -373,10 +365,10 @@ static void find_marks(dg_painter *p)
 
     p->marks.path = DG_NEW_N(p->arena, p->g->n_nodes + 1, bool);
     p->marks.varies = DG_NEW_N(p->arena, p->g->n_nodes + 1, const char **);
-    for (int i = 0; i < p->g->n_models + p->g->n_evaluates + 1; i++) {
-        const dg_scope *s = scope_at(p->g, i);
+    for (int i = 0; i < dg_graph_n_scopes(p->g); i++) {
+        const dg_scope *s = dg_graph_scope(p->g, i);
 
-        for (int k = 0; s && k < s->n_nodes; k++)
+        for (int k = 0; k < s->n_nodes; k++)
             p->marks.varies[s->nodes[k]->number] =
                 DG_NEW_N(p->arena, s->nodes[k]->n_out + 1, const char *);
     }

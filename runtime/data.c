@@ -101,19 +101,11 @@ static void name_rank(const dg_node *loader, int rank, dg_arena *arena)
     }
 }
 
-static const dg_item_attr *attribute(const dg_item *item, const char *name)
-{
-    for (int i = 0; i < item->n_attrs; i++)
-        if (strcmp(item->attrs[i].name, name) == 0)
-            return &item->attrs[i];
-    return NULL;
-}
-
 /* Adds help for a missing folder given by root="$data" in the pipeline's own file: the command line
  * may name another. */
 static void help_find(dg_graph *g, const dg_node *loader, dg_arena *a, dg_diag *d)
 {
-    const dg_item_attr *root = attribute(loader->item, "root");
+    const dg_item_attr *root = dg_item_find(loader->item, "root");
     size_t n;
     const char *text = dg_graph_source(g, g->file, &n), *end;
 
@@ -134,7 +126,7 @@ static void help_find(dg_graph *g, const dg_node *loader, dg_arena *a, dg_diag *
 static void help_form(const dg_node *loader, dg_arena *a, dg_diag *d)
 {
     static const char *const prefix = "loader.";
-    const dg_item_attr *attr = attribute(loader->item, "root");
+    const dg_item_attr *attr = dg_item_find(loader->item, "root");
     const char *root = !attr ? NULL
                        : attr->folder && !dg_exists(attr->value)
                            ? dg_path_join(a, attr->folder, attr->value)
