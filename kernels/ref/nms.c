@@ -50,9 +50,9 @@ static void keep_of_images(const dg_args *a, int64_t begin, int64_t end, int thr
         for (int64_t i = 0; i < n; i++)
             if (is_scored(score, i) && has_area(boxes + i * 4))
                 heap[left++] = (int32_t)i;
-        heap_make(score, heap, left);
+        heap_make(score, heap, left, heap_better);
         while (left && kept < f->n) {
-            int32_t best = heap_take(score, heap, &left);
+            int32_t best = heap_take(score, heap, &left, heap_better);
 
             if (!suppressed(boxes, group, best, row, kept, f->iou))
                 row[kept++] = best;

@@ -9,7 +9,7 @@
 
 #include <detrgraph/heads.h>
 
-#include "kernels/ref/ref.h"
+#include "kernels/ref/heap.h"
 
 /* True if row i comes before row k; without keys: by their numbers. */
 static bool before(const real *key, int32_t i, int32_t k)
@@ -19,41 +19,15 @@ static bool before(const real *key, int32_t i, int32_t k)
     return key[i] < key[k];
 }
 
-static void sink(const real *key, int32_t *heap, int64_t n, int64_t at)
+static bool after(const real *key, int32_t i, int32_t k)
 {
-    for (;;) {
-        int64_t child = 2 * at + 1;
-
-        if (child >= n)
-            return;
-        if (child + 1 < n && before(key, heap[child], heap[child + 1]))
-            child++;
-        if (before(key, heap[child], heap[at]))
-            return;
-        int32_t swap = heap[at];
-
-        heap[at] = heap[child];
-        heap[child] = swap;
-        at = child;
-    }
-}
-
-static void build(const real *key, int32_t *heap, int64_t n)
-{
-    for (int64_t i = n / 2 - 1; i >= 0; i--)
-        sink(key, heap, n, i);
+    return before(key, k, i);
 }
 
 static void put_in_order(const real *key, int32_t *row, int64_t n)
 {
-    build(key, row, n);
-    for (int64_t i = n - 1; i > 0; i--) {
-        int32_t last = row[0];
-
-        row[0] = row[i];
-        row[i] = last;
-        sink(key, row, i, 0);
-    }
+    heap_make(key, row, n, after);
+    heap_list(key, row, n, after);
 }
 
 /* Puts the k rows of gt[0..n-1] between lo and hi that have the least keys into row, in the order
@@ -69,10 +43,10 @@ static int64_t least_keys(const int32_t *gt, int64_t n, int32_t lo, int32_t hi, 
         if (have < k) {
             row[have++] = (int32_t)i;
             if (have == k)
-                build(key, row, k);
+                heap_make(key, row, k, after);
         } else if (before(key, (int32_t)i, row[0])) {
             row[0] = (int32_t)i;
-            sink(key, row, k, 0);
+            heap_sink(key, row, k, 0, after);
         }
     }
     put_in_order(key, row, have);
@@ -179,33 +153,9 @@ static int query_rows(const dg_args *a)
 
 /* ---- level_topk: x [B,N] -> index [B,K] ------------------------------------------------------ */
 
-static bool better(const real *x, int32_t i, int32_t k)
+static bool worse(const real *x, int32_t i, int32_t k)
 {
-    bool i_nan = x[i] != x[i], k_nan = x[k] != x[k];
-
-    if (i_nan || k_nan)
-        return i_nan == k_nan ? i < k : k_nan;
-    return x[i] > x[k] || (i < k && x[i] == x[k]);
-}
-
-/* As sink, with the worst on top. */
-static void sink_worst(const real *x, int32_t *heap, int64_t n, int64_t at)
-{
-    for (;;) {
-        int64_t child = 2 * at + 1;
-
-        if (child >= n)
-            return;
-        if (child + 1 < n && better(x, heap[child], heap[child + 1]))
-            child++;
-        if (better(x, heap[child], heap[at]))
-            return;
-        int32_t swap = heap[at];
-
-        heap[at] = heap[child];
-        heap[child] = swap;
-        at = child;
-    }
+    return heap_better(x, k, i);
 }
 
 /* The k best of x[begin..end-1], best first. */
@@ -213,20 +163,13 @@ static void best_of(const real *x, int64_t begin, int64_t end, int64_t k, int32_
 {
     for (int64_t i = 0; i < k; i++)
         best[i] = (int32_t)(begin + i);
-    for (int64_t i = k / 2 - 1; i >= 0; i--)
-        sink_worst(x, best, k, i);
+    heap_make(x, best, k, worse);
     for (int64_t i = begin + k; i < end; i++)
-        if (better(x, (int32_t)i, best[0])) {
+        if (heap_better(x, (int32_t)i, best[0])) {
             best[0] = (int32_t)i;
-            sink_worst(x, best, k, 0);
+            heap_sink(x, best, k, 0, worse);
         }
-    for (int64_t i = k - 1; i > 0; i--) {
-        int32_t worst = best[0];
-
-        best[0] = best[i];
-        best[i] = worst;
-        sink_worst(x, best, i, 0);
-    }
+    heap_list(x, best, k, worse);
 }
 
 static void best_of_levels(const dg_args *a, int64_t begin, int64_t end, int thread)

@@ -11,9 +11,9 @@ static void pick_best(const real *x, int64_t n, int64_t k, int32_t *heap, int32_
 {
     for (int64_t i = 0; i < n; i++)
         heap[i] = (int32_t)i;
-    heap_make(x, heap, n);
+    heap_make(x, heap, n, heap_better);
     for (int64_t i = 0; i < k; i++)
-        best[i] = heap_take(x, heap, &n);
+        best[i] = heap_take(x, heap, &n, heap_better);
 }
 
 /* Workspace for a heap and the k best of one image. */
