@@ -327,18 +327,6 @@ static void run_pass(decoder *d, const queries *q, const char *name, dg_val logi
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* Rows begin..end-1 of a layer's output, named "part.i.logits" and "part.i.boxes". */
-static dg_val rows(dg_build *b, dg_val logits, dg_val boxes, int64_t begin, int64_t end,
-                   const char *part, int i)
-{
-    if (begin || end != dg_dim(b, logits, 1)) {
-        logits = dg_slice(b, logits, 1, begin, end);
-        boxes = dg_slice(b, boxes, 1, begin, end);
-    }
-    return dg_prediction_of(b, dg_name(b, logits, "%s.%d.logits", part, i),
-                            dg_name(b, boxes, "%s.%d.boxes", part, i));
-}
-
 /* One of the further passes: {queries, 0, 1, ...}. */
 static dg_val further(decoder *d, int set, dg_val given)
 {
@@ -353,7 +341,8 @@ static dg_val further(decoder *d, int set, dg_val given)
     run_pass(d, &q, name, logits, boxes);
     dg_record_set(b, out, "queries", given);
     for (int i = 0; i < d->c->layers; i++)
-        dg_predictions_add(b, out, i, rows(b, logits[i], boxes[i], 0, q.capacity, name, i));
+        dg_predictions_add(b, out, i,
+                           dg_prediction_rows(b, logits[i], boxes[i], 0, q.capacity, name, i));
     return out;
 }
 
@@ -390,19 +379,21 @@ static dg_val training_output(decoder *d, dg_val logits[], dg_val boxes[], const
     dg_build *b = d->b;
     int last = (int)d->c->layers - 1;
     int64_t end = q->capacity + d->c->queries;
-    dg_val out = rows(b, logits[last], boxes[last], q->capacity, end, "dec", last);
+    dg_val out = dg_prediction_rows(b, logits[last], boxes[last], q->capacity, end, "dec", last);
     dg_val aux = dg_record(b), dn = dg_record(b);
     dg_val enc =
         dg_prediction_of(b, enc_logits, dg_name(b, dg_sigmoid(b, coords), "enc.topk_boxes"));
 
     for (int i = 0; i < last; i++)
-        dg_predictions_add(b, aux, i, rows(b, logits[i], boxes[i], q->capacity, end, "dec", i));
+        dg_predictions_add(b, aux, i,
+                           dg_prediction_rows(b, logits[i], boxes[i], q->capacity, end, "dec", i));
     if (last)
         dg_record_set(b, out, "aux", aux);
     dg_record_set(b, out, "enc", enc);
     if (q->capacity) {
         for (int i = 0; i <= last; i++)
-            dg_predictions_add(b, dn, i, rows(b, logits[i], boxes[i], 0, q->capacity, "dn", i));
+            dg_predictions_add(b, dn, i,
+                               dg_prediction_rows(b, logits[i], boxes[i], 0, q->capacity, "dn", i));
         dg_record_set(b, out, "dn", dn);
         dg_record_set(b, out, "denoising", in[DENOISING]);
     }
@@ -451,8 +442,9 @@ static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_v
     run_pass(&d, &q, "dec", logits, boxes);
     for (int k = 0; k < c->sets && !dg_training(b); k++) /* parameters that belong to the model */
         (void)from_boxes(&d, k, dg_zeros(b, DG_SHAPE(d.p.batch, 1, 4)), DG_NONE);
-    out[0] = dg_training(b) ? training_output(&d, logits, boxes, &q, enc_logits, coords, in)
-                            : rows(b, logits[last], boxes[last], 0, c->queries, "dec", last);
+    out[0] = dg_training(b)
+                 ? training_output(&d, logits, boxes, &q, enc_logits, coords, in)
+                 : dg_prediction_rows(b, logits[last], boxes[last], 0, c->queries, "dec", last);
 }
 
 static int64_t classes(const void *self)

@@ -12,6 +12,17 @@ dg_val dg_prediction_of(dg_build *b, dg_val logits, dg_val boxes)
     return r;
 }
 
+dg_val dg_prediction_rows(dg_build *b, dg_val logits, dg_val boxes, int64_t begin, int64_t end,
+                          const char *part, int i)
+{
+    if (begin || end != dg_dim(b, logits, 1)) {
+        logits = dg_slice(b, logits, 1, begin, end);
+        boxes = dg_slice(b, boxes, 1, begin, end);
+    }
+    return dg_prediction_of(b, dg_name(b, logits, "%s.%d.logits", part, i),
+                            dg_name(b, boxes, "%s.%d.boxes", part, i));
+}
+
 void dg_predictions_add(dg_build *b, dg_val record, int i, dg_val v)
 {
     char key[16];

@@ -221,18 +221,6 @@ static selection select_queries(dg_build *b, const conf *c, dg_val memory, const
 
 /* ---- layers and outputs ---------------------------------------------------------------------- */
 
-/* Rows begin..end-1 of a layer's output, named "part.i.logits" and "part.i.boxes". */
-static dg_val rows(dg_build *b, dg_val logits, dg_val boxes, int64_t begin, int64_t end,
-                   const char *part, int i)
-{
-    if (begin || end != dg_dim(b, logits, 1)) {
-        logits = dg_slice(b, logits, 1, begin, end);
-        boxes = dg_slice(b, boxes, 1, begin, end);
-    }
-    return dg_prediction_of(b, dg_name(b, logits, "%s.%d.logits", part, i),
-                            dg_name(b, boxes, "%s.%d.boxes", part, i));
-}
-
 typedef struct queries {
     dg_val content, ref; /* [B,N,D], [B,N,4] in (0,1) */
 } queries;
@@ -306,14 +294,16 @@ static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, cons
                               const dg_val boxes[], const selection *s, dg_val dn)
 {
     int last = (int)c->layers - 1;
-    dg_val out = rows(b, logits[last], boxes[last], capacity, capacity + c->queries, "dec", last);
+    dg_val out = dg_prediction_rows(b, logits[last], boxes[last], capacity, capacity + c->queries,
+                                    "dec", last);
     dg_val aux = dg_record(b), noisy = dg_record(b);
     dg_val enc =
         dg_prediction_of(b, s->logits, dg_name(b, dg_sigmoid(b, s->coords), "enc.topk_boxes"));
 
     for (int i = 0; i < last; i++)
         dg_predictions_add(b, aux, i,
-                           rows(b, logits[i], boxes[i], capacity, capacity + c->queries, "dec", i));
+                           dg_prediction_rows(b, logits[i], boxes[i], capacity,
+                                              capacity + c->queries, "dec", i));
     if (!c->version)
         dg_predictions_add(b, aux, last, enc);
     if (dg_record_n(b, aux))
@@ -322,7 +312,8 @@ static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, cons
         dg_record_set(b, out, "enc", enc);
     if (dg_has(dn)) {
         for (int i = 0; i <= last; i++)
-            dg_predictions_add(b, noisy, i, rows(b, logits[i], boxes[i], 0, capacity, "dn", i));
+            dg_predictions_add(b, noisy, i,
+                               dg_prediction_rows(b, logits[i], boxes[i], 0, capacity, "dn", i));
         dg_record_set(b, out, "dn", noisy);
         dg_record_set(b, out, "denoising", dn);
     }
@@ -371,8 +362,9 @@ static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_v
     if (c->version)
         export_anchors(b, c);
     run_layers(b, c, &s, start_queries(b, c, &chosen, dn), logits, boxes);
-    out[0] = dg_training(b) ? training_output(b, c, s.capacity, logits, boxes, &chosen, dn)
-                            : rows(b, logits[eval], boxes[eval], 0, c->queries, "dec", eval);
+    out[0] = dg_training(b)
+                 ? training_output(b, c, s.capacity, logits, boxes, &chosen, dn)
+                 : dg_prediction_rows(b, logits[eval], boxes[eval], 0, c->queries, "dec", eval);
 }
 
 static int64_t classes(const void *self)
