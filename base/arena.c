@@ -19,8 +19,8 @@ typedef struct block {
 } block;
 
 struct dg_arena {
-    block *head; /* the block that allocations are cut from; full and oversized blocks follow */
-    size_t bytes;
+    block *head;  /* the block that allocations are cut from; full and oversized blocks follow */
+    size_t bytes; /* of all blocks: the size of the next */
 };
 
 _Noreturn void dg_oom(size_t bytes)
@@ -165,11 +165,6 @@ char *dg_printf(dg_arena *a, const char *fmt, ...)
     char *s = dg_vprintf(a, fmt, ap);
     va_end(ap);
     return s;
-}
-
-size_t dg_arena_bytes(const dg_arena *a)
-{
-    return a->bytes;
 }
 
 /* what is pushed is written first: zeros would be for nothing */

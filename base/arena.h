@@ -31,7 +31,6 @@ char *dg_strndup(dg_arena *a, const char *s, size_t n);
 char *dg_printf(dg_arena *a, const char *fmt, ...) DG_PRINTF(2, 3);
 char *dg_vprintf(dg_arena *a, const char *fmt, va_list ap) DG_PRINTF(2, 0);
 void *dg_memdup(dg_arena *a, const void *p, size_t bytes);
-size_t dg_arena_bytes(const dg_arena *a); /* memory held, for reports */
 
 #define DG_NEW(arena, type) ((type *)dg_alloc((arena), sizeof(type)))
 #define DG_NEW_N(arena, n, type) ((type *)dg_alloc_n((arena), (size_t)(n), sizeof(type)))

@@ -16,6 +16,6 @@ int dg_ring_take(dg_ring *r, void **item); /* next in order; -DG_ESTOP after sto
 void *dg_ring_peek(const dg_ring *r);      /* what take would give without waiting, or NULL */
 void dg_ring_end(dg_ring *r, uint64_t n);  /* n items in total: taking item n returns -DG_ESTOP */
 void dg_ring_stop(dg_ring *r);             /* wakes all waiting threads */
-int dg_ring_ready(const dg_ring *r); /* items that can be taken without waiting, for statistics */
+int dg_ring_ready(const dg_ring *r);       /* items that can be taken without waiting; for tests */
 
 #endif

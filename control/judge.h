@@ -53,10 +53,10 @@ const dg_state *dg_judge_state(const dg_judge *r, uint64_t *changed);
 const dg_diag *dg_judge_verdict(const dg_judge *r);
 /* failed because a rank died or went silent: a restart may help */
 bool dg_judge_lost(const dg_judge *r);
-bool dg_judge_lost_rank(const dg_judge *r, int rank);   /* that rank is one of those */
-const char *dg_judge_folder(const dg_judge *r);         /* of the run; "" until known */
-int64_t dg_judge_saved(const dg_judge *r); /* last step known to be on disk; -1: none */
-int dg_judge_left(const dg_judge *r);      /* ranks that have said goodbye */
+bool dg_judge_lost_rank(const dg_judge *r, int rank); /* that rank is one of those */
+const char *dg_judge_folder(const dg_judge *r);       /* of the run; "" until known */
+int64_t dg_judge_saved(const dg_judge *r);            /* last step known to be on disk; -1: none */
+int dg_judge_left(const dg_judge *r);                 /* ranks that have said goodbye */
 /* evidence is there; the verdict follows within DG_SETTLE_S */
 bool dg_judge_is_judging(const dg_judge *r);
 

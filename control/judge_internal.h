@@ -17,7 +17,7 @@ typedef struct dg_judge_rank {
     const char *host;
     int64_t process;
     bool hello, left, gone, failed, quiet, closed, lost; /* closed: its connection */
-    int status, worth; /* worth: how much its errors explain */
+    int status, worth;                                   /* worth: how much its errors explain */
     dg_diag *errors;
     double heard_s, gone_s, slow_logged_s;
     dg_beat beat;

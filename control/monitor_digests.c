@@ -110,9 +110,8 @@ static void before_wait(void *ctx)
 
 dg_exec_observer dg_monitor_digests_observer(dg_monitor_digests *w)
 {
-    return (dg_exec_observer){
-        .ctx = w, .value = see, .value_end = end, .before_wait = before_wait
-    };
+    return (
+        dg_exec_observer){ .ctx = w, .value = see, .value_end = end, .before_wait = before_wait };
 }
 
 dg_digests dg_monitor_digests_take(dg_monitor_digests *w)

@@ -27,7 +27,6 @@ static void pieces_are_zeroed_aligned_and_apart(void **state)
     for (int i = 0; i < N; i++)
         for (size_t k = 0; k < (size_t)i * 7 % 5000; k++)
             assert_int_equal(p[i][k], i % 251);
-    assert_true(dg_arena_bytes(a) >= (size_t)N * 2000);
     dg_arena_close(&a);
     assert_null(a);
     dg_arena_close(&a);
@@ -42,7 +41,6 @@ static void a_large_piece_fits(void **state)
     big[0] = big[(10 << 20) - 1] = 'x';
     *small = 'y';
     assert_int_equal(big[0], 'x');
-    assert_true(dg_arena_bytes(a) >= 10 << 20);
     dg_arena_close(&a);
 }
 
