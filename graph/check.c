@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "graph/load.h"
+#include "graph/rule.h"
 
 struct dg_check {
     dg_loader *l;
@@ -59,6 +60,18 @@ static const char **print_types(dg_loader *l, const dg_node *node)
     return text;
 }
 
+/* True for a stream's port, and for a collective's of any type: the proof says why data on their
+ * way cannot go through one. */
+static bool takes_stream(const dg_node *node, int port)
+{
+    if (node->in_types[port]->kind != DG_TYPE_ANY)
+        return node->in_types[port]->kind == DG_TYPE_STREAM;
+    for (const dg_rule *r = node->class->rules; r && r->kind; r++)
+        if (dg_rule_is_collective(r) && dg_rule_input(node, r) == port)
+            return true;
+    return false;
+}
+
 /* Outputs of stream or any type get the type of the input. */
 static void follow_streams(dg_node *node)
 {
@@ -67,8 +80,7 @@ static void follow_streams(dg_node *node)
     for (int i = 0; i < node->n_in; i++) {
         const dg_wire *w = &node->in[i];
 
-        if (!w->from || w->from->broken || w->key ||
-            (node->in_types[i]->kind != DG_TYPE_STREAM && node->in_types[i]->kind != DG_TYPE_ANY) ||
+        if (!w->from || w->from->broken || w->key || !takes_stream(node, i) ||
             !dg_contract_is_stream(w->from->out_contracts[w->port]))
             continue;
         node->in_types[i] = w->from->out_contracts[w->port];

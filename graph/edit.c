@@ -172,7 +172,8 @@ const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id)
         return dg_edit_write(g, node, "op", "sum");
     if (strcmp(id, "root-range") == 0)
         return dg_edit_write(g, node, "root", "0");
-    if (strcmp(id, "backward-twice") == 0)
+    if (strcmp(id, "backward-twice") == 0 || strcmp(id, "optimizer-twice") == 0 ||
+        strcmp(id, "ema-twice") == 0)
         return without(g, node, of_same_class(g, node));
     if (strcmp(id, "not-parameters") == 0 && of_updating_class(node))
         return dg_edit_write(g, node, node->in_ports[0]->name,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/edit.h"
 #include "graph/rule.h"
 #include "kernels/attrs.h"
 #include "tensor/build.h"
@@ -79,6 +80,57 @@ static int compare_ports(const dg_lowered *l, const dg_node *node, const dg_val 
     for (int i = 0; i < node->n_out; i++)
         dg_contract_unbind(&l->g->dims, node->out_contracts[i], l->bound);
     return rc;
+}
+
+/* ---- values of the whole model --------------------------------------------------------------- */
+
+static bool is_whole(const dg_lowered *l, dg_val v)
+{
+    dg_kind kind = dg_kind_of(l->b, v);
+
+    return kind == DG_KIND_GRADIENTS || kind == DG_KIND_PARAMETERS;
+}
+
+/* True for ports of that type, for collectives, which join gradients or refuse them in their own
+ * words (a vote is one about numbers), and for a model, whose nodes are asked in turn. */
+static bool takes_whole(const dg_node *node, int port)
+{
+    const dg_type_kind kind = node->in_types[port]->kind;
+
+    for (const dg_rule *r = node->class->rules; r && r->kind; r++)
+        if (dg_rule_is_collective(r) && r->kind != DG_RULE_AGREE && dg_rule_input(node, r) == port)
+            return true;
+    return kind == DG_TYPE_GRADIENTS || kind == DG_TYPE_PARAMETERS || node->model;
+}
+
+static dg_val refuse_whole(const dg_lowered *l, const dg_node *node, const char *name,
+                           const dg_wire *w, dg_val v)
+{
+    const dg_item_attr *a = dg_item_find(node->item, name);
+    const bool gradients = dg_kind_of(l->b, v) == DG_KIND_GRADIENTS;
+    const dg_val poison =
+        dg_error(l->b, "contract-mismatch",
+                 "%s=\"%s\": it is the %s of the whole model, and a tensor is expected", name,
+                 a ? a->value : "", gradients ? "gradient" : "parameters");
+
+    if (gradients && a)
+        dg_help(l->d, "%s",
+                dg_edit_insert(l->g, node, name, w,
+                               dg_printf(l->g->arena, "gradient.norm in=\"%s\"", a->value), "norm",
+                               NULL));
+    else
+        dg_help(l->d, "%s", dg_edit_without(l->g, node));
+    return poison;
+}
+
+dg_val dg_lowered_takes(const dg_lowered *l, const dg_node *node, dg_val when, const dg_val in[])
+{
+    if (is_whole(l, when))
+        return refuse_whole(l, node, "when", &node->when, when);
+    for (int i = 0; i < node->n_in; i++)
+        if (is_whole(l, in[i]) && !takes_whole(node, i))
+            return refuse_whole(l, node, node->in_ports[i]->name, &node->in[i], in[i]);
+    return DG_NONE;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */

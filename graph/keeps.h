@@ -15,6 +15,11 @@ typedef struct dg_lowered {
     bool without;   /* something was left out on purpose */
 } dg_lowered;
 
+/* Poison, with an error, if an input or the guard (`when`) is the gradient or the parameters of the
+ * whole model, and the node does not say that it takes them: read as a tensor, they are their first
+ * element. Else DG_NONE. */
+dg_val dg_lowered_takes(const dg_lowered *l, const dg_node *node, dg_val when, const dg_val in[])
+    DG_MUST_USE;
 /* Checks types of ports, keys of records, and that collectives and state are declared by the
  * class's rules, the only way for the proof to know them. */
 int dg_lowered_keeps(const dg_lowered *l, const dg_node *node, const dg_val in[],

@@ -366,7 +366,14 @@ static void fire(lowering *w, activation *act, const dg_node *node, const dg_val
                  const dg_val fired[], dg_val out[])
 {
     dg_val when = value_on(w, act, &node->when, false), now;
-    int guards = dg_fire_begin(w->b, w->g, node, when, in, fired);
+    const dg_val poison =
+        dg_lowered_takes(&(dg_lowered){ .g = w->g, .b = w->b, .d = w->d }, node, when, in);
+
+    for (int i = 0; i < node->n_out && dg_has(poison); i++)
+        out[i] = poison;
+    if (dg_has(poison))
+        return;
+    const int guards = dg_fire_begin(w->b, w->g, node, when, in, fired);
 
     now = dg_guard_now(w->b);
     publish_differentiated(w, node, in);

@@ -319,6 +319,7 @@ void dg_load_guard(dg_loader *l, dg_node *node, const dg_item_attr *a)
 {
     const dg_wire *w = &node->when;
     const dg_contract *have, *record = NULL;
+    const char *number = NULL;
     bool optional = false;
     dg_str type = { 0 };
 
@@ -335,11 +336,13 @@ void dg_load_guard(dg_loader *l, dg_node *node, const dg_item_attr *a)
     dg_contract_print(&type, &l->g->dims, have);
     dg_load_error(&l->report, node->item->frame, a->value_at, "when-scalar",
                   "%s=\"%s\": a guard is one number, here it is %s", a->name, a->value, type.s);
-    dg_load_error_help(&l->report, "%s",
-                       dg_edit_insert(l->g, node, a->name, w,
-                                      dg_printf(l->arena, "test in=\"%s\" is=\"positive\"",
-                                                a->value),
-                                      "some", NULL));
+    if (have->kind == DG_TYPE_TENSOR)
+        number = dg_printf(l->arena, "test in=\"%s\" is=\"positive\"", a->value);
+    if (have->kind == DG_TYPE_GRADIENTS)
+        number = dg_printf(l->arena, "gradient.norm in=\"%s\"", a->value);
+    if (number)
+        dg_load_error_help(&l->report, "%s",
+                           dg_edit_insert(l->g, node, a->name, w, number, "some", NULL));
     dg_str_free(&type);
 }
 
@@ -375,8 +378,13 @@ void dg_load_agree(dg_loader *l, dg_node *node, int port, const dg_item_attr *a)
     }
     if (have->kind == DG_TYPE_STREAM && l->report.n)
         return; /* what it streams is not known for an error before */
-    if (dg_contract_unify(&l->g->dims, have, to, &why))
+    if (to->kind == DG_TYPE_ANY && !dg_contract_flows(have)) {
+        dg_str_add(&why, "it is ");
+        dg_contract_print(&why, &l->g->dims, have);
+        dg_str_add(&why, ", and a tensor is expected");
+    } else if (dg_contract_unify(&l->g->dims, have, to, &why)) {
         return;
+    }
     dg_load_error(&l->report, node->item->frame, a->value_at, "contract-mismatch", "%s=\"%s\": %s",
                   a->name, a->value, why.s);
     note_producer(l, w);
