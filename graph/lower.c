@@ -164,11 +164,36 @@ static void stand_in(lowering *w, const dg_node *node, dg_val in[])
             in[i] = w->zeros(w->ctx, w->b, node, i);
 }
 
+/* Publishes the flags of keys that may be missing where the node fires. */
+static void publish_there(lowering *w, const dg_node *node, const char *key, dg_val v, dg_val fired)
+{
+    const char *name;
+    dg_val there = dg_is_record(v) ? DG_NONE : dg_present(w->b, v);
+
+    for (int i = 0; dg_is_record(v) && i < dg_record_n(w->b, v); i++) {
+        const char *inner = dg_record_key(w->b, v, i);
+
+        publish_there(w, node, dg_printf(w->arena, "%s.%s", key, inner),
+                      dg_record_get(w->b, v, inner), fired);
+    }
+    if (!dg_has(there) || there.id == fired.id)
+        return;
+    name = dg_printf(w->arena, "there/%s.%s", node->id, key);
+    dg_result_as(w->b,
+                 &(dg_binding){ .name = name,
+                                .kind = DG_RESULT_TAKEN_THERE,
+                                .index = node->number,
+                                .key = name + strlen(name) - strlen(key) },
+                 there);
+}
+
 /* Publishes an input of a host node as "ID.PORT". */
-static void publish_taken(lowering *w, const dg_node *node, const char *port, dg_val in)
+static void publish_taken(lowering *w, const dg_node *node, const char *port, dg_val in,
+                          dg_val fired)
 {
     const char *name = dg_printf(w->arena, "%s.%s", node->id, port);
 
+    publish_there(w, node, port, in, fired);
     if (dg_kind_of(w->b, in) == DG_KIND_TENSOR || dg_kind_of(w->b, in) == DG_KIND_RECORD)
         dg_result_as(w->b,
                      &(dg_binding){ .name = name,
@@ -235,7 +260,7 @@ static void publish(lowering *w, const activation *act, const dg_node *node, con
         return;
     if (c->take || c->role == DG_ROLE_SINK || c->role == DG_ROLE_EVALUATE)
         for (int i = 0; i < node->n_in; i++)
-            publish_taken(w, node, node->in_ports[i]->name, in[i]);
+            publish_taken(w, node, node->in_ports[i]->name, in[i], act->fired[node->index]);
     if (loss)
         publish_loss(w, node, out);
 }

@@ -58,7 +58,41 @@ static int fetch_value(dg_arena *a, const dg_compiled *c, int32_t value, dg_tens
     return 0;
 }
 
-/* Passes the node's inputs to it. */
+/* False where this step has no value for the key, whose zeros are then no numbers of anything. */
+static int is_there(bool *there, const dg_compiled *c, const dg_binding *taken, dg_diag *d)
+{
+    const dg_program *p = c->program;
+    double flag = 1;
+    int rc = 0;
+
+    for (int i = 0; i < p->results.n && rc == 0; i++) {
+        const dg_binding *r = &p->results.items[i];
+
+        if (r->kind == DG_RESULT_TAKEN_THERE && r->index == taken->index &&
+            strcmp(r->key, taken->key) == 0)
+            rc = dg_exec_get(c->exec, r->value, &flag, d);
+    }
+    *there = flag != 0;
+    return rc;
+}
+
+/* True if the node always needs "port.key": its port says so, unless it takes anything. */
+static bool is_needed(const dg_node *node, const char *key)
+{
+    const size_t len = strcspn(key, ".");
+    const dg_contract *record;
+    bool optional = false;
+
+    for (int i = 0; i < node->n_in && key[len]; i++)
+        if (strlen(node->in_ports[i]->name) == len &&
+            strncmp(node->in_ports[i]->name, key, len) == 0)
+            return node->in_types[i]->kind == DG_TYPE_RECORD &&
+                   dg_contract_key(node->in_types[i], key + len + 1, &record, &optional) &&
+                   !optional;
+    return false;
+}
+
+/* Passes the node's inputs to it; nothing if it lacks one that it needs. */
 static int take_one(dg_sinks *s, const sink *k, const dg_compiled *c, const dg_feeder_batch *batch,
                     dg_diag *d)
 {
@@ -77,12 +111,17 @@ static int take_one(dg_sinks *s, const sink *k, const dg_compiled *c, const dg_f
         return 0;
     for (int i = 0; i < p->results.n; i++) {
         const dg_binding *r = &p->results.items[i];
+        bool there = false;
         int rc;
 
         if (r->kind != DG_RESULT_TAKEN || r->index != k->node->number)
             continue;
+        rc = is_there(&there, c, r, d);
+        if (rc == 0 && !there && is_needed(k->node, r->key))
+            return 0;
         keys[b.n_in] = r->key;
-        rc = fetch_value(s->batch, c, r->value, &in[b.n_in++], d);
+        if (rc == 0 && there)
+            rc = fetch_value(s->batch, c, r->value, &in[b.n_in++], d);
         if (rc < 0)
             return rc;
     }

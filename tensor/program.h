@@ -126,6 +126,7 @@ typedef struct dg_instr {
 typedef enum dg_result_kind {
     DG_RESULT_NAMED,          /* nothing else is known; index 0 */
     DG_RESULT_TAKEN,          /* what node `index` takes on the host; key: "port" or "port.key" */
+    DG_RESULT_TAKEN_THERE,    /* a flag: where it is 0, node `index` does not have that key */
     DG_RESULT_LOSS_TERM,      /* an output of loss node `index`, counted within its scope */
     DG_RESULT_LOSS_TOTAL,     /* the output that it is minimised by */
     DG_RESULT_DIFFERENTIATED, /* the loss of <backward>, if it is not the total of loss node 0 */

@@ -373,7 +373,7 @@ typedef struct dg_sink_batch {
     const dg_sample *samples; /* without image and objects */
     const bool *padding;      /* per slot: computed, but not counted */
     int n_in;
-    const char *const *keys; /* "detections.boxes" or the port's name */
+    const char *const *keys; /* "detections.boxes" or the port's name; those that this batch has */
     const dg_tensor *in;     /* f32 or f64, i32 */
 } dg_sink_batch;
 

@@ -48,9 +48,17 @@ static dg_val broadcast_one(dg_build *b, const conf *c, dg_val v)
     return dg_broadcast(b, v, (int)c->root, c->axis);
 }
 
+/* A key that is missing in this step is not reduced: it stays missing. */
 static dg_val reduce_one(dg_build *b, const conf *c, dg_val v)
 {
-    return dg_reduce_to(b, v, (dg_reduce)c->op, (int)c->root, c->axis);
+    const dg_val there = dg_present(b, v);
+
+    if (dg_has(there))
+        dg_guard_begin(b, there);
+    v = dg_reduce_to(b, v, (dg_reduce)c->op, (int)c->root, c->axis);
+    if (dg_has(there))
+        dg_guard_end(b, 1, &v);
+    return v;
 }
 
 /* Applies `one` to v; to a record field by field, in the order of its keys. */

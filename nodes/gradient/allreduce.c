@@ -25,6 +25,19 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
+/* A key that is missing in this step is not reduced: it stays missing. */
+static dg_val reduce_one(dg_build *b, const conf *c, dg_val v)
+{
+    const dg_val there = dg_present(b, v);
+
+    if (dg_has(there))
+        dg_guard_begin(b, there);
+    v = dg_all_reduce(b, v, (dg_reduce)c->op, c->axis);
+    if (dg_has(there))
+        dg_guard_end(b, 1, &v);
+    return v;
+}
+
 static dg_val reduce(dg_build *b, const conf *c, dg_val v)
 {
     dg_val out;
@@ -46,7 +59,7 @@ static dg_val reduce(dg_build *b, const conf *c, dg_val v)
         return dg_error(b, "allreduce-parameters",
                         "parameters are the same on every rank already; reduce the gradients");
     default:
-        return dg_all_reduce(b, v, (dg_reduce)c->op, c->axis);
+        return reduce_one(b, c, v);
     }
 }
 

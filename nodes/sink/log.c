@@ -1,5 +1,5 @@
 /* log.c: <log>: numbers for the progress line and metrics.jsonl: each averaged over the batches
- * between two reports, tensors also over their elements. */
+ * between two reports that have it, tensors also over their elements. */
 #include "nodes/builtin.h"
 
 #include <stdlib.h>
@@ -18,11 +18,16 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
+/* The sum of a key over the batches that had it. */
+typedef struct number {
+    char *key;
+    double sum;
+    int64_t n;
+} number;
+
 typedef struct state {
-    int64_t n_batches;
     int n;
-    double *sums;
-    char **keys;
+    number *numbers;
 } state;
 
 static int begin_log(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
@@ -35,22 +40,23 @@ static int begin_log(void **out, const void *self, const dg_sink_args *args, dg_
     return s ? 0 : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for a log");
 }
 
-/* Takes the keys from the first batch; they belong to the caller. */
-static int open_keys(state *s, const dg_sink_batch *b, dg_diag *d)
+/* The number of this key, a new one if there is none yet; NULL: no memory. The key is copied: it
+ * belongs to the caller. */
+static number *number_of(state *s, const char *key)
 {
-    s->sums = calloc((size_t)b->n_in + 1, sizeof *s->sums);
-    s->keys = calloc((size_t)b->n_in + 1, sizeof *s->keys);
-    for (int i = 0; s->sums && s->keys && i < b->n_in; i++) {
-        const char *port = "in.", *key = b->keys[i];
+    const char *port = "in.";
+    number *more;
 
-        s->keys[i] = strdup(strncmp(key, port, strlen(port)) ? key : key + strlen(port));
-        if (!s->keys[i])
-            break;
-        s->n++;
-    }
-    return s->n == b->n_in ? 0
-                           : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
-                                     "no memory for a log of %d numbers", b->n_in);
+    key += strncmp(key, port, strlen(port)) == 0 ? strlen(port) : 0;
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->numbers[i].key, key) == 0)
+            return &s->numbers[i];
+    more = realloc(s->numbers, ((size_t)s->n + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    s->numbers = more;
+    more[s->n] = (number){ .key = strdup(key) };
+    return more[s->n].key ? &more[s->n++] : NULL;
 }
 
 static double element(const dg_tensor *t, int64_t i)
@@ -79,11 +85,15 @@ static int take_numbers(void *self, const dg_sink_batch *b, dg_diag *d)
 {
     state *s = self;
 
-    if (!s->keys && open_keys(s, b, d))
-        return -DG_EMEMORY;
-    for (int i = 0; i < s->n && i < b->n_in; i++)
-        s->sums[i] += mean(&b->in[i]);
-    s->n_batches++;
+    for (int i = 0; i < b->n_in; i++) {
+        number *x = number_of(s, b->keys[i]);
+
+        if (!x)
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                           "no memory for a log of %d numbers", b->n_in);
+        x->sum += mean(&b->in[i]);
+        x->n++;
+    }
     return 0;
 }
 
@@ -93,12 +103,11 @@ static int finish_log(void **self, dg_metrics *m, dg_diag *d)
 
     (void)d;
     for (int i = 0; i < s->n; i++) {
-        if (m && s->n_batches)
-            dg_metric(m, s->sums[i] / (double)s->n_batches, "%s", s->keys[i]);
-        free(s->keys[i]);
+        if (m)
+            dg_metric(m, s->numbers[i].sum / (double)s->numbers[i].n, "%s", s->numbers[i].key);
+        free(s->numbers[i].key);
     }
-    free(s->keys);
-    free(s->sums);
+    free(s->numbers);
     free(s);
     *self = NULL;
     return 0;
