@@ -121,6 +121,7 @@ bool dg_launch_ranks(const dg_launch_options *o, int *code)
         .lost_after_s = o->lost_after_s,
         .max_restarts = (int)o->max_restarts,
         .elastic = o->elastic,
+        .output = STDOUT_FILENO,
     };
 
     return run_launcher(&c, code);

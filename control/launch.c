@@ -33,6 +33,7 @@ typedef struct launcher {
     uint32_t attempt;
     int signal_fd;
     int n_signals;
+    bool asked; /* to stop: by a signal, or because nobody reads what the run says any more */
     sigset_t before;
     dg_view view;
     bool reported, has_control_file;
@@ -124,6 +125,18 @@ out:
 /* ---- supervising
  * ------------------------------------------------------------------------------ */
 
+static void ask_to_stop(launcher *l, const char *why)
+{
+    if (l->asked)
+        return;
+    l->asked = true;
+    dg_log_line(l->c->env, DG_INFO, "%sstopping after this step; once more stops at once", why);
+    if (l->plane.coordinator)
+        dg_coordinator_ask(l->plane.coordinator, "stop", "");
+    else
+        dg_link_ask(l->plane.link, "stop");
+}
+
 /* The first signal asks the run to stop, the second ends it. */
 static void take_signal(launcher *l)
 {
@@ -136,11 +149,7 @@ static void take_signal(launcher *l)
         if (info.ssi_code != SI_KERNEL) /* the terminal has already sent its own to the child */
             dg_rank_processes_kill(l->processes, (int)info.ssi_signo);
     } else if (l->n_signals == 1) {
-        dg_log_line(l->c->env, DG_INFO, "stopping after this step; once more stops at once");
-        if (l->plane.coordinator)
-            dg_coordinator_ask(l->plane.coordinator, "stop", "");
-        else
-            dg_link_ask(l->plane.link, "stop");
+        ask_to_stop(l, "");
     } else {
         dg_log_line(l->c->env, DG_INFO, "stopped at once; what was saved is whole");
         if (l->plane.coordinator)
@@ -279,9 +288,14 @@ static void wait_for_something(launcher *l, int ms)
     for (int i = 0; i < l->seat.ranks; i++)
         l->fds[n++] =
             (struct pollfd){ .fd = dg_rank_processes_fd(l->processes, i), .events = POLLIN };
-    (void)poll(l->fds, (nfds_t)n, ms);
+    /* `| tee` ends by the same Ctrl-C, `| head` once it has read enough: no signal to count */
+    l->fds[n] =
+        (struct pollfd){ .fd = controlled(l) && !l->asked && l->c->output ? l->c->output : -1 };
+    (void)poll(l->fds, (nfds_t)n + 1, ms);
     if (l->fds[0].revents)
         take_signal(l);
+    if (l->fds[n].revents & POLLERR)
+        ask_to_stop(l, "nobody reads standard output any more: ");
 }
 
 /* Supervises until every process has ended; kills those that outlive the run. */
@@ -371,7 +385,7 @@ static int code_of(const launcher *l)
 
 static bool may_begin_again(const launcher *l)
 {
-    return l->view.over == DG_OVER_FAILED && l->view.lost && l->n_signals == 0 &&
+    return l->view.over == DG_OVER_FAILED && l->view.lost && !l->asked &&
            (int)l->attempt < l->c->max_restarts;
 }
 
@@ -394,7 +408,7 @@ static void gather_machines(launcher *l)
         return;
     }
     l->seat = dg_coordinator_seat(l->plane.coordinator);
-    if (l->n_signals) /* the signal came while no rank was running */
+    if (l->asked) /* while no rank was running */
         dg_coordinator_ask(l->plane.coordinator, "stop", "");
 }
 
@@ -428,7 +442,7 @@ static int take_seat(launcher *l, dg_diag *d)
         return 0;
     if (!l->seat.ranks)
         dg_log_line(l->c->env, DG_WARN, "the run goes on without this machine");
-    else if (l->n_signals)
+    else if (l->asked)
         dg_link_ask(l->plane.link, "stop");
     return 0;
 }
@@ -513,7 +527,7 @@ int dg_launch_run(const dg_launch_conf *c, int *code, dg_diag *d)
     const dg_plane_conf plane = { c, look_at_rank, &l };
     int rc;
 
-    l.fds = DG_NEW_N(a, c->ranks + 2, struct pollfd);
+    l.fds = DG_NEW_N(a, c->ranks + 3, struct pollfd);
     pthread_sigmask(SIG_SETMASK, NULL, &l.before);
     DG_TRY(dg_limits_raise(c->ranks, d));
     DG_TRY(dg_rank_processes_open(&l.processes, &processes, d));
