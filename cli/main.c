@@ -1,8 +1,10 @@
 /* main.c: detrgraph VERB ...: finds the verb, reads its options, runs it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/guard.h"
@@ -23,14 +25,30 @@ static int run_verb(const dg_verb *v, int argc, char **argv)
     if (rc == 0)
         rc = v->run(options, &words, a);
     dg_arena_close(&a);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        char reason[128];
-
-        dg_say_error("detrgraph: cannot write to standard output: %s\n",
-                     strerror_r(errno, reason, sizeof reason));
-        rc = rc ? rc : DG_EXIT_FAILED;
-    }
     return rc;
+}
+
+/* A file, pipe or socket that this program opens must not become a standard stream that it was
+ * started without: what is said would be written to it. In its place stands what refuses the other
+ * direction, so that this fails as on a closed one. */
+static void fill_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return;
+}
+
+static int check_output(int rc)
+{
+    char reason[128] = "a part of it is lost";
+    int failed = fflush(stdout);
+
+    if (failed == 0 && !ferror(stdout))
+        return rc;
+    dg_say_error("detrgraph: cannot write to standard output: %s\n",
+                 failed ? strerror_r(errno, reason, sizeof reason) : reason);
+    return rc ? rc : DG_EXIT_FAILED;
 }
 
 /* Ranks are started as /proc/self/exe, and would be called exe in ps and top. */
@@ -42,12 +60,9 @@ static void name_process(const char *program)
         prctl(PR_SET_NAME, slash ? slash + 1 : program);
 }
 
-int main(int argc, char **argv)
+static int run_words(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
-
-    name_process(argc > 0 ? argv[0] : NULL);
-    dg_guard_foreign();
 
     if (is_word(name, "--help", "-h"))
         return run_verb(&dg_verb_help, 0, NULL);
@@ -69,4 +84,12 @@ int main(int argc, char **argv)
         if (is_word(argv[i], "--help", "-h"))
             return run_verb(&dg_verb_help, 1, &argv[1]);
     return run_verb(v, argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv)
+{
+    fill_streams();
+    name_process(argc > 0 ? argv[0] : NULL);
+    dg_guard_foreign();
+    return check_output(run_words(argc, argv));
 }
