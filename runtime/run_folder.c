@@ -277,6 +277,17 @@ uint64_t dg_folder_digest(const dg_pipeline *p)
     return digest;
 }
 
+/* What stands behind the folder in the name of a file in it; NULL: the file is elsewhere. */
+static const char *part_below(const char *folder, const char *file)
+{
+    size_t n = strcmp(folder, ".") == 0 ? 0 : strlen(folder);
+    const char *rest = file + n;
+
+    if (strncmp(file, folder, n) != 0 || (n && *rest++ != '/'))
+        return NULL;
+    return *rest == '/' || strncmp(rest, "../", 3) == 0 || strstr(rest, "/../") ? NULL : rest;
+}
+
 /* Copies the pipeline's file, with the command line's settings in a comment at its end; files that
  * it includes from its folder keep their relative places, so that the copy can be run. */
 static int copy_pipeline(dg_train *t, dg_diag *d)
@@ -284,11 +295,10 @@ static int copy_pipeline(dg_train *t, dg_diag *d)
     const dg_pipeline *pipeline = dg_run_pipeline(t->run);
     const dg_graph *g = pipeline->graph;
     const char *home = dg_path_folder(t->arena, g->file);
-    size_t len = strlen(home);
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < dg_map_n(g->sources); i++) {
-        const char *name = dg_map_key(g->sources, i), *to = NULL;
+        const char *name = dg_map_key(g->sources, i), *part = part_below(home, name), *to = NULL;
         size_t n;
         const char *text = dg_graph_source(pipeline->graph, name, &n);
         dg_str out = { 0 };
@@ -301,9 +311,8 @@ static int copy_pipeline(dg_train *t, dg_diag *d)
             for (int k = 0; k < pipeline->n_sets; k++)
                 if (!strstr(pipeline->sets[k], "--"))
                     dg_str_fmt(&out, "<!-- set %s -->\n", pipeline->sets[k]);
-        } else if (strncmp(name, home, len) == 0 && name[len] == '/' &&
-                   !strstr(name + len, "/../")) {
-            to = dg_path_join(t->arena, t->out, name + len + 1);
+        } else if (part) {
+            to = dg_path_join(t->arena, t->out, part);
             rc = dg_mkdirs(dg_path_folder(t->arena, to), d);
         }
         if (rc == 0 && to)
