@@ -52,11 +52,10 @@ bool dg_gpus_ranks(const char *ranks, const char *device, int64_t *n)
     if (!ranks)
         return true;
     if (strcmp(ranks, "auto") != 0) {
-        if (dg_parse_i64(ranks, n) && *n >= 0 && *n <= DG_MAX_RANKS) {
-            *n = *n ? *n : 1;
+        if (dg_parse_i64(ranks, n) && *n >= 1 && *n <= DG_MAX_RANKS)
             return true;
-        }
-        dg_say_error("detrgraph run: --ranks %s: a whole number up to %d, or auto, is expected\n",
+        dg_say_error("detrgraph run: --ranks %s: a whole number from 1 to %d, or auto, is "
+                     "expected\n",
                      ranks, DG_MAX_RANKS);
         return false;
     }

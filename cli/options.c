@@ -101,6 +101,9 @@ static int set_option(const dg_verb *v, const dg_option *o, const char *value, v
         add_word(at, value, a);
         return 0;
     case DG_OPTION_STR:
+        if (!*value)
+            return usage(v, "--%s: its value is empty", o->name);
+        break;
     case DG_OPTION_MAYBE:
         break;
     }

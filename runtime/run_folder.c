@@ -219,6 +219,9 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
 
     *resume = NULL;
     t->out = o->out ? o->out : t->conf->present ? t->conf->to : NULL;
+    if (t->out && !*t->out) /* its files would stand in the working folder, over those of others */
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "out-empty",
+                       "the name of the run's folder is empty; . is the folder of the command");
     if (o->resume == DG_RUN_RESUME && o->resume_from)
         *resume = o->resume_from;
     if (!t->out && o->resume != DG_RUN_FRESH && !*resume)
