@@ -42,9 +42,10 @@ static void fill_streams(void)
 static int check_output(int rc)
 {
     char reason[128] = "a part of it is lost";
-    int failed = fflush(stdout);
+    const bool lost = ferror(stdout); /* earlier; a byte more tells the reason */
+    const bool failed = fflush(stdout) != 0 || (lost && write(STDOUT_FILENO, "\n", 1) < 0);
 
-    if (failed == 0 && !ferror(stdout))
+    if (!failed && !lost)
         return rc;
     dg_say_error("detrgraph: cannot write to standard output: %s\n",
                  failed ? strerror_r(errno, reason, sizeof reason) : reason);
