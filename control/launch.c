@@ -21,7 +21,7 @@
 #include "control/limits.h"
 #include "control/plane.h"
 
-static const double GRACE_S = 2, SETTLE_S = 1, COME_BACK_S = 60, GATHER_S = 5;
+static const double GRACE_S = 2, SETTLE_S = 1, COME_BACK_S = 60, GATHER_S = 5, SAME_SIGNAL_S = 0.5;
 
 typedef struct launcher {
     const dg_launch_conf *c;
@@ -32,8 +32,9 @@ typedef struct launcher {
     dg_seat seat; /* of this attempt: this machine's ranks, and the total */
     uint32_t attempt;
     int signal_fd;
-    int n_signals;
-    bool asked; /* to stop: by a signal, or because nobody reads what the run says any more */
+    int n_signals, last_signal;
+    double signal_s; /* when that came */
+    bool asked;      /* to stop: by a signal, or because nobody reads what the run says any more */
     sigset_t before;
     dg_view view;
     bool reported, has_control_file;
@@ -137,12 +138,25 @@ static void ask_to_stop(launcher *l, const char *why)
         dg_link_ask(l->plane.link, "stop");
 }
 
+/* timeout and schedulers signal a process and then its group: one wish comes twice. */
+static bool is_echo(launcher *l, int signal_number)
+{
+    const double now = l->c->env->now_s(), before = l->signal_s;
+    const bool same = signal_number == l->last_signal;
+
+    l->last_signal = signal_number;
+    l->signal_s = now;
+    return same && now - before < SAME_SIGNAL_S;
+}
+
 /* The first signal asks the run to stop, the second ends it. */
 static void take_signal(launcher *l)
 {
     struct signalfd_siginfo info;
 
     if (read(l->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (is_echo(l, (int)info.ssi_signo))
         return;
     l->n_signals++;
     if (!controlled(l)) {
