@@ -67,7 +67,8 @@ typedef struct set {
     dg_dataset ds;
     conf conf;
     dg_coco_annotation *truths;
-    int64_t *first; /* truths of item i: first[i] .. first[i+1]-1 */
+    int64_t *first;     /* truths of item i: first[i] .. first[i+1]-1 */
+    char (*scenes)[20]; /* their names */
     dg_data_report report;
     int64_t per_class[5];
 } set;
@@ -221,7 +222,7 @@ static void info(void *self, int item, dg_item_info *out)
 
     *out = (dg_item_info){
         .id = item + 1,
-        .name = "scene",
+        .name = s->scenes[item],
         .w = (int)s->conf.width,
         .h = (int)s->conf.height,
         .n_objects = (int)(s->first[item + 1] - s->first[item]),
@@ -235,23 +236,21 @@ static int sample(void *self, int item, dg_sample *out, dg_scratch *scratch, dg_
     dg_draw r = draws(&s->conf, item);
     int n = arrange_shapes(shapes, &s->conf, &r);
     int64_t first = s->first[item];
-    char *name = dg_scratch_alloc(scratch, 32);
 
     *out = (dg_sample){
         .size = sizeof *out,
         .item = item,
         .image_id = item + 1,
-        .path = name,
+        .path = s->scenes[item],
         .orig_w = (int)s->conf.width,
         .orig_h = (int)s->conf.height,
         .scratch = scratch,
         .n_objects = n,
         .objects = dg_scratch_alloc(scratch, (size_t)(n ? n : 1) * sizeof *out->objects),
     };
-    if (!name || !out->objects)
+    if (!out->objects)
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for scene %d",
                        item + 1);
-    snprintf(name, 32, "scene %d", item + 1);
     for (int i = 0; i < n; i++) {
         const dg_coco_annotation *a = &s->truths[first + i];
 
@@ -291,6 +290,7 @@ static void close_set(void *self)
 
     free(s->truths);
     free(s->first);
+    free(s->scenes);
     free(s);
 }
 
@@ -313,8 +313,10 @@ static int64_t list_objects(set *s, bool write)
                                       false,       false };
             s->per_class[p->label]++;
         }
-        if (write)
+        if (write) {
             s->first[i] = n;
+            snprintf(s->scenes[i], sizeof s->scenes[i], "scene %d", i + 1);
+        }
         if (write && m > s->report.most_objects) {
             s->report.most_objects = m;
             s->report.most_objects_image = i;
@@ -371,7 +373,8 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     n = list_objects(s, false);
     s->truths = calloc((size_t)n + 1, sizeof *s->truths);
     s->first = calloc((size_t)c->images + 1, sizeof *s->first);
-    if (!s->truths || !s->first) {
+    s->scenes = calloc((size_t)c->images, sizeof *s->scenes);
+    if (!s->truths || !s->first || !s->scenes) {
         close_set(s);
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %lld scenes",
                        (long long)c->images);
