@@ -27,8 +27,8 @@ static bool picture_grid(dg_page *p, const dg_history *h, const dg_track *t)
         return false;
     dg_str_add(p->out, "<p class=\"note\">");
     dg_page_text(p,
-                 "%s, step %.0f: the images with the most missed objects, each with its truth and "
-                 "with what was found",
+                 "%s, step %.0f: images whose objects are missed most, or found with the lowest "
+                 "scores, each with its truth and with what was found",
                  t->scope, dg_json_number(t->each, "step"));
     dg_str_add(p->out, "</p>\n<div class=\"pictures\">\n");
     for (int i = 0; i < list->n; i++) {
@@ -70,8 +70,9 @@ void dg_report_pictures(dg_page *p)
                 continue;
             add_picture(p, path,
                         dg_printf(p->arena,
-                                  "%s, step %lld: the images with the most missed objects, each "
-                                  "with its truth and with what was found",
+                                  "%s, step %lld: images whose objects are missed most, or found "
+                                  "with the lowest scores, each with its truth and with what was "
+                                  "found",
                                   h->evaluations.items[e].scope,
                                   strtoll(dg_path_name(path) + 5, NULL, 10)));
         }

@@ -2,6 +2,8 @@
  * training: the same memory, executor and feeder. */
 #include "runtime/evaluate.h"
 
+#include <math.h>
+
 #include "base/file.h"
 #include "runtime/control_hooks.h"
 #include "runtime/data.h"
@@ -10,9 +12,9 @@
 #include "runtime/run_log.h"
 #include "runtime/sinks.h"
 #include "runtime/step.h"
+#include "runtime/trained.h"
 
 enum { N_PICTURES = 12 }; /* the six with the most misses, truth and detections */
-static const double picture_threshold = 0.4;
 
 /* Ranks that share a plan, or each have all of it, have the same number of batches: one that is
  * asked to stop stops all. So does one that evaluates alone. Others continue to the end, unless
@@ -84,8 +86,7 @@ static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_si
             break;
         DG_TRY(run_batch(run, e, sinks, batch, d));
         if (pictures)
-            DG_TRY(dg_pictures_add_found(pictures, dg_run_programs(run)->current, batch,
-                                         picture_threshold, d));
+            DG_TRY(dg_pictures_add_found(pictures, dg_run_programs(run)->current, batch, d));
         dg_feeder_give_back(feeder, batch);
         watch_budget(env, e, begin_s, &told);
         rc = stop_together(w, e, shared, d);
@@ -137,11 +138,15 @@ static int write_pictures(dg_run *run, const dg_evaluation *e, dg_pictures *pict
 {
     dg_diag *own = dg_diag_open();
     const int64_t step = dg_run_progress(run)->step;
-    int rc = dg_pictures_write(pictures,
+    const double *f1 = dg_metrics_find(e->metrics, "F1"),
+                 *at = dg_metrics_find(e->metrics, "threshold");
+    int rc = dg_pictures_settle(pictures, dg_shown_from(f1 ? *f1 : NAN, at ? *at : NAN), own);
+
+    if (rc == 0)
+        rc = dg_pictures_write(pictures,
                                dg_printf(e->metrics->arena, "%s/step-%06lld.jpg", e->folder,
                                          (long long)step),
                                own);
-
     if (rc == 0)
         rc = dg_pictures_write_each(pictures, e->folder, step, own);
     rc = excuse(run, e, rc, own, d);

@@ -13,11 +13,15 @@
 
 enum { TILE = 320, EACH = 480, MARKS = 100 };
 
-/* Two tiles of one image: truth, and what was found. */
+/* Two tiles of one image: truth, and what was found: until settle, with whatever score. */
 typedef struct pair {
-    dg_scratch *scratch; /* owns their pixels */
+    dg_scratch *scratch; /* owns their pixels and the logits */
+    int item;
+    double doubt;
     int64_t missed, order;
+    const char *name;
     dg_tile truth, found;
+    dg_tensor logits; /* of the marks' masks; no data: there are none */
 } pair;
 
 struct dg_pictures {
@@ -26,7 +30,7 @@ struct dg_pictures {
     int most, n;
     dg_tile *tiles;
     dg_labels names;
-    pair *pairs; /* of the images with the most misses so far */
+    pair *pairs; /* of the images with the most doubt so far */
     int n_pairs;
     int64_t n_seen;
     const dg_dataset *set;
@@ -134,7 +138,7 @@ int dg_pictures_add_batch(dg_pictures *p, const dg_feeder_batch *b, dg_diag *d)
 
 /* What an evaluation found in a batch, k in each image. */
 typedef struct found {
-    double *labels, *scores, *boxes, threshold;
+    double *labels, *scores, *boxes;
     dg_tensor logits; /* of masks */
     int64_t k;
 } found;
@@ -154,22 +158,22 @@ static double *read_result(dg_arena *a, const dg_compiled *c, const char *field,
     return dg_exec_get(c->exec, v, x, d) < 0 ? NULL : x;
 }
 
-/* The marks of one slot, best last. */
-static dg_mark *marks_of(dg_arena *a, const double *labels, const double *scores,
-                         const double *boxes, int64_t k, int w, int h, double threshold, int *n)
+/* The detections of one slot as marks in an image of w x h pixels, best last. */
+static dg_mark *marks_of(dg_arena *a, const found *f, int slot, int w, int h, int *n)
 {
     dg_mark *marks = DG_NEW_N(a, MARKS, dg_mark);
 
     *n = 0;
-    for (int64_t j = k - 1; j >= 0; j--) {
-        const double *c = boxes + 4 * j;
+    for (int64_t j = (f->k < MARKS ? f->k : MARKS) - 1; j >= 0; j--) {
+        const int64_t at = slot * f->k + j;
+        const double *c = f->boxes + 4 * at;
 
-        if (scores[j] < threshold || j >= MARKS)
+        if (f->labels[at] < 0) /* there is no detection */
             continue;
         marks[(*n)++] = (dg_mark){ { (c[0] - c[2] / 2) * w, (c[1] - c[3] / 2) * h,
                                      (c[0] + c[2] / 2) * w, (c[1] + c[3] / 2) * h },
-                                   (int)labels[j],
-                                   scores[j] };
+                                   (int)f->labels[at],
+                                   f->scores[at] };
     }
     return marks;
 }
@@ -183,23 +187,38 @@ static dg_tensor read_masks(dg_arena *a, const dg_compiled *c, dg_diag *d)
     return t;
 }
 
-/* Draws the masks of detections first..first+k-1 that reach the threshold, best last. */
-static int draw_masks(dg_image *im, const dg_tensor *logits, const double *labels,
-                      const double *scores, int64_t first, int64_t k, double threshold,
-                      dg_scratch *scratch, dg_diag *d)
+/* Keeps the logits of a slot's marks, in their order. */
+static int keep_masks(pair *to, const found *f, int slot, dg_diag *d)
 {
-    dg_mask m = { im->w, im->h, dg_scratch_alloc(scratch, (size_t)im->w * (size_t)im->h) };
+    const dg_shape s = f->logits.shape;
+    const int64_t area = s.d[2] * s.d[3];
+    double *x = dg_scratch_alloc(to->scratch, (size_t)(MARKS * area) * sizeof *x);
+    int n = 0;
+
+    if (!x)
+        return no_memory_for_pictures(d);
+    for (int64_t j = (f->k < MARKS ? f->k : MARKS) - 1; j >= 0; j--)
+        if (f->labels[slot * f->k + j] >= 0)
+            memcpy(x + n++ * area, (const double *)f->logits.data + (slot * f->k + j) * area,
+                   (size_t)area * sizeof *x);
+    to->logits = (dg_tensor){ DG_F64, { .rank = 4, .d = { 1, n, s.d[2], s.d[3] } }, x };
+    return 0;
+}
+
+/* Draws the masks of what was found, from the mark `first` on. */
+static int draw_masks(pair *p, int first, dg_diag *d)
+{
+    dg_image *im = (dg_image *)(uintptr_t)p->found.image;
+    dg_mask m = { im->w, im->h, dg_scratch_alloc(p->scratch, (size_t)im->w * (size_t)im->h) };
     int rc = m.on ? 0 : no_memory_for_pictures(d);
 
-    for (int64_t j = (k < MARKS ? k : MARKS) - 1; rc == 0 && j >= 0; j--) {
+    for (int i = first; rc == 0 && i < p->found.n_marks; i++) {
         dg_rle runs = { 0 };
 
-        if (scores[first + j] < threshold)
-            continue;
-        rc = dg_detected_mask(&runs, logits, first + j, im->w, im->h, d);
+        rc = dg_detected_mask(&runs, &p->logits, i, im->w, im->h, d);
         if (rc == 0) {
             dg_rle_draw(&m, &runs);
-            dg_draw_mask(im, &m, (int)labels[first + j]);
+            dg_draw_mask(im, &m, p->found.marks[i].label);
         }
         dg_rle_free(&runs);
     }
@@ -207,8 +226,9 @@ static int draw_masks(dg_image *im, const dg_tensor *logits, const double *label
 }
 
 /* Objects of an image, in its pixels, that no detection of their class covers by half. Detections
- * choose in the order of their scores; marks has the best last. */
-static int64_t misses(dg_pictures *p, int item, const dg_mark *marks, int n)
+ * choose in the order of their scores; marks has the best last. doubt: the same, where an object
+ * counts less by the score of what covers it; no threshold has a part in it. */
+static int64_t misses(const dg_pictures *p, int item, const dg_mark *marks, int n, double *doubt)
 {
     const dg_coco_annotation *truths = p->set->truths;
     dg_arena *a = dg_arena_open();
@@ -217,6 +237,7 @@ static int64_t misses(dg_pictures *p, int item, const dg_mark *marks, int n)
 
     for (int32_t t = p->first[item]; t; t = p->next[t - 1])
         missed += !truths[t - 1].crowd;
+    *doubt = (double)missed;
     for (int i = n - 1; i >= 0; i--) {
         double best = 0.5;
         int32_t of = 0;
@@ -231,9 +252,11 @@ static int64_t misses(dg_pictures *p, int item, const dg_mark *marks, int n)
                 of = t;
             }
         }
-        if (of)
-            taken[of - 1] = true;
-        missed -= of > 0;
+        if (!of)
+            continue;
+        taken[of - 1] = true;
+        missed--;
+        *doubt -= marks[i].score;
     }
     dg_arena_close(&a);
     return missed;
@@ -251,26 +274,25 @@ static void index_truths(dg_pictures *p)
     }
 }
 
-/* The pair that an image with so many misses takes: a free one, or the place of the one with the
- * fewest; NULL: none. */
-static pair *place_for(dg_pictures *p, int64_t missed)
+/* The pair that an image with so much doubt takes: a free one, or the place of the one with the
+ * least; NULL: none. */
+static pair *place_for(dg_pictures *p, double doubt)
 {
     pair *least = p->pairs;
 
     if (2 * (p->n_pairs + 1) <= p->most)
         return &p->pairs[p->n_pairs++];
-    for (int i = 1; i < p->n_pairs; i++)
-        if (p->pairs[i].missed < least->missed ||
-            (p->pairs[i].missed == least->missed && p->pairs[i].order > least->order))
+    for (int i = 1; i < p->n_pairs; i++) /* of equals the latest is the least */
+        if (p->pairs[i].doubt < least->doubt ||
+            (!(p->pairs[i].doubt > least->doubt) && p->pairs[i].order > least->order))
             least = &p->pairs[i];
-    return p->n_pairs && missed > least->missed ? least : NULL;
+    return p->n_pairs && doubt > least->doubt ? least : NULL;
 }
 
-/* Reads the image again, and draws masks, if there are any. */
+/* Reads the image again, and draws the masks of its objects, if there are any. */
 static int fill_pair(dg_pictures *p, pair *to, const dg_sample *from, const found *f, int slot,
                      dg_diag *d)
 {
-    const int64_t k = f->k;
     dg_image *truth = DG_NEW(p->arena, dg_image), *seen = truth;
     dg_sample sm = { .size = sizeof sm };
     dg_mark *marks;
@@ -285,35 +307,29 @@ static int fill_pair(dg_pictures *p, pair *to, const dg_sample *from, const foun
     if (f->logits.data) {
         seen = DG_NEW(p->arena, dg_image);
         DG_TRY(dg_image_copy(seen, to->scratch, truth, d));
-        DG_TRY(draw_masks(seen, &f->logits, f->labels, f->scores, slot * k, k, f->threshold,
-                          to->scratch, d));
+        DG_TRY(keep_masks(to, f, slot, d));
         for (int i = 0; sm.masks && i < sm.n_objects; i++)
             dg_draw_mask(truth, &sm.masks[i], sm.objects[i].label);
     }
     marks = DG_NEW_N(p->arena, sm.n_objects + 1, dg_mark);
     for (int i = 0; i < sm.n_objects; i++)
         marks[i] = (dg_mark){ sm.objects[i].box, sm.objects[i].label, -1 };
-    to->truth = (dg_tile){ truth, marks, sm.n_objects,
-                           dg_printf(p->arena, "%s: truth, %lld missed",
-                                     dg_path_name(sm.path ? sm.path : ""), (long long)to->missed) };
-    to->found = (dg_tile){ .image = seen,
-                           .caption = dg_printf(p->arena, "found, from %g on", f->threshold) };
-    to->found.marks =
-        marks_of(p->arena, f->labels + slot * k, f->scores + slot * k, f->boxes + 4 * slot * k, k,
-                 sm.image.w, sm.image.h, f->threshold, &to->found.n_marks);
+    to->name = dg_strdup(p->arena, dg_path_name(sm.path ? sm.path : ""));
+    to->truth = (dg_tile){ truth, marks, sm.n_objects, NULL };
+    to->found = (dg_tile){ .image = seen };
+    to->found.marks = marks_of(p->arena, f, slot, sm.image.w, sm.image.h, &to->found.n_marks);
 out:
     return rc;
 }
 
 int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_feeder_batch *b,
-                          double threshold, dg_diag *d)
+                          dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     dg_shape shape = DG_SCALAR, s = DG_SCALAR, sides = DG_SCALAR;
     found f = { .labels = read_result(a, c, "labels", &shape, d),
                 .scores = read_result(a, c, "scores", &s, d),
-                .boxes = read_result(a, c, "boxes", &sides, d),
-                .threshold = threshold };
+                .boxes = read_result(a, c, "boxes", &sides, d) };
     const bool fit = f.labels && f.scores && f.boxes && shape.rank == 2 &&
                      dg_shape_equal(shape, s) && sides.rank == 3 && sides.d[1] == shape.d[1] &&
                      sides.d[2] == 4;
@@ -324,26 +340,28 @@ int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_feeder_
     f.k = fit ? shape.d[1] : 0;
     for (int slot = 0; rc == 0 && fit && slot < b->n; slot++) {
         const dg_sample *from = &b->samples[slot];
+        const dg_mark *marks;
+        double doubt;
+        pair *to;
         int n;
-        const dg_mark *marks =
-            marks_of(a, f.labels + slot * f.k, f.scores + slot * f.k, f.boxes + 4 * slot * f.k, f.k,
-                     from->orig_w, from->orig_h, threshold, &n);
-        const int64_t missed = b->padding[slot] ? 0 : misses(p, from->item, marks, n);
-        pair *to = b->padding[slot] ? NULL : place_for(p, missed);
 
+        if (b->padding[slot])
+            continue;
+        marks = marks_of(a, &f, slot, from->orig_w, from->orig_h, &n);
+        (void)misses(p, from->item, marks, n, &doubt);
+        to = place_for(p, doubt);
         if (!to)
             continue;
         if (!f.logits.data)
             f.logits = read_masks(a, c, d);
-        to->missed = missed;
+        to->item = from->item;
+        to->doubt = doubt;
         to->order = p->n_seen++;
         rc = fill_pair(p, to, from, &f, slot, d);
     }
     dg_arena_close(&a);
     return rc;
 }
-
-/* ---- files ----------------------------------------------------------------------------------- */
 
 static int by_misses(const void *x, const void *y)
 {
@@ -354,25 +372,42 @@ static int by_misses(const void *x, const void *y)
     return a->order < b->order ? -1 : 1;
 }
 
-/* Pairs become tiles, those with the most misses first. */
-static void lay_pairs(dg_pictures *p)
+int dg_pictures_settle(dg_pictures *p, double threshold, dg_diag *d)
 {
-    if (!p->n_pairs)
-        return;
-    qsort(p->pairs, (size_t)p->n_pairs, sizeof *p->pairs, by_misses);
-    p->n = 0;
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < p->n_pairs; i++) {
+        pair *x = &p->pairs[i];
+        double doubt;
+        int first = 0;
+
+        while (first < x->found.n_marks && x->found.marks[first].score < threshold)
+            first++;
+        if (x->logits.data)
+            rc = draw_masks(x, first, d);
+        x->found.marks += first;
+        x->found.n_marks -= first;
+        x->found.caption = dg_printf(p->arena, "found, from %.2g on", threshold);
+        x->missed = misses(p, x->item, x->found.marks, x->found.n_marks, &doubt);
+        x->truth.caption =
+            dg_printf(p->arena, "%s: truth, %lld missed", x->name, (long long)x->missed);
+    }
+    if (p->n_pairs)
+        qsort(p->pairs, (size_t)p->n_pairs, sizeof *p->pairs, by_misses);
     for (int i = 0; i < p->n_pairs; i++) {
         p->tiles[p->n++] = p->pairs[i].truth;
         p->tiles[p->n++] = p->pairs[i].found;
     }
+    return rc;
 }
+
+/* ---- files ----------------------------------------------------------------------------------- */
 
 int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d)
 {
     dg_image out;
     int columns, rc;
 
-    lay_pairs(p);
     if (!p->n)
         return 0;
     columns = p->n_pairs ? (p->n > 2 ? 4 : 2) : p->n > 4 ? 3 : p->n > 1 ? 2 : 1;
@@ -417,7 +452,6 @@ int dg_pictures_write_each(dg_pictures *p, const char *folder, int64_t step, dg_
     dg_str list = { 0 };
     int rc = 0;
 
-    lay_pairs(p);
     if (!p->n)
         return 0;
     DG_TRY(dg_mkdir(inside, d));

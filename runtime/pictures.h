@@ -12,11 +12,14 @@ void dg_pictures_close(dg_pictures **p);
 bool dg_pictures_full(const dg_pictures *p);
 /* Adds the batch as the network sees it: its images, and their objects if it has any. */
 int dg_pictures_add_batch(dg_pictures *p, const dg_feeder_batch *batch, dg_diag *d) DG_MUST_USE;
-/* Of the images that it was given so far, keeps those with the most objects that are missed by
- * detections of at least this score among the program's results; two pictures of each: its objects,
- * and the detections. */
+/* Of the images that it was given so far, keeps those whose objects are missed most, or found with
+ * the lowest scores, among the program's results; two pictures of each: its objects, and the
+ * detections. */
 int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_feeder_batch *batch,
-                          double threshold, dg_diag *d) DG_MUST_USE;
+                          dg_diag *d) DG_MUST_USE;
+/* Leaves of the detections those of at least this score, counts what they miss, and puts the images
+ * in that order. Once, before they are written. */
+int dg_pictures_settle(dg_pictures *p, double threshold, dg_diag *d) DG_MUST_USE;
 /* writes nothing if there are none */
 int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d) DG_MUST_USE;
 /* Writes each picture to FOLDER/pictures/N.jpg, and what they are to FOLDER/pictures.json:

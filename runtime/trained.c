@@ -194,22 +194,29 @@ static int64_t step_of(const char *file, dg_arena *a, dg_diag *d)
     return step >= 0 && step < 1e15 ? (int64_t)step : -1;
 }
 
-/* An evaluation's threshold after a step; NaN: there is none, or its F1 is that of guesses. */
-static double threshold_at(const dg_track *e, int64_t step)
+double dg_shown_from(double f1, double threshold)
 {
-    static const double least_f1 = 0.05;
+    static const double least_f1 = 0.05, usual = 0.4;
+
+    return f1 >= least_f1 && isfinite(threshold) ? threshold : usual;
+}
+
+/* An evaluation's threshold after a step, of which *best is the F1. */
+static double threshold_at(const dg_track *e, int64_t step, double *best)
+{
     const dg_series *f1 = dg_track_find(e, "F1"), *at = dg_track_find(e, "threshold");
     double found = NAN;
 
     for (int k = 0; f1 && at && k < f1->points.n && k < at->points.n; k++)
-        if ((int64_t)f1->points.items[k].x == step && f1->points.items[k].y >= least_f1)
+        if ((int64_t)f1->points.items[k].x == step) {
+            *best = f1->points.items[k].y;
             found = at->points.items[k].y;
+        }
     return found;
 }
 
 double dg_trained_threshold(const dg_trained *t, const dg_scope *scope, dg_diag *d)
 {
-    static const double usual = 0.4;
     dg_arena *a = dg_arena_open();
     dg_diag *own = dg_diag_open();
     const char *file = dg_archive_place(a, t->weights, false), *name = dg_path_name(file);
@@ -219,21 +226,21 @@ double dg_trained_threshold(const dg_trained *t, const dg_scope *scope, dg_diag 
                            (averages || strcmp(name, "model.safetensors") == 0);
     const int64_t step = t->run && evaluated ? step_of(file, a, own) : -1;
     dg_history *h = NULL;
-    double found = NAN;
+    double best = NAN, found = NAN;
 
     if (step >= 0 && dg_history_open(&h, t->run, own) == 0) {
         for (int i = 0; i < h->evaluations.n; i++)
             if (strcmp(h->evaluations.items[i].scope, scope->id) == 0)
-                found = threshold_at(&h->evaluations.items[i], step);
+                found = threshold_at(&h->evaluations.items[i], step, &best);
         dg_history_close(&h);
     }
     if (!isfinite(found) && dg_diag_n(own)) {
         dg_warn(d, dg_diag_at(own, 0)->at, "threshold-lost",
-                "the threshold of the best F1 cannot be read, %.2f is used: %s", usual,
-                dg_diag_at(own, 0)->text);
+                "the threshold of the best F1 cannot be read, %.2f is used: %s",
+                dg_shown_from(NAN, NAN), dg_diag_at(own, 0)->text);
         dg_help(d, "say it with --threshold, or evaluate again");
     }
     dg_diag_close(&own);
     dg_arena_close(&a);
-    return isfinite(found) ? found : usual;
+    return dg_shown_from(best, found);
 }

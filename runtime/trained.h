@@ -38,9 +38,12 @@ int dg_trained_sets(const char *run, int n_sets, const char *const *sets, dg_are
 const struct dg_published *dg_trained_published(const char *model, const char *weights);
 /* A setting of that run; NULL: there is none. */
 const char *dg_trained_set(const char *place, const char *name, dg_arena *a);
-/* The score of the best F1 in the run's evaluation, of this scope, of these weights; 0.4 if they
- * were not evaluated or learned nothing, or there is no run. Warning "threshold-lost": 0.4, because
- * the run's numbers cannot be read. */
+/* The least score of what an evaluation shows, by its best F1 and the threshold of that: this one,
+ * or 0.4 where the F1 is that of guesses, or NaN: there is none. */
+double dg_shown_from(double f1, double threshold);
+/* The same of the run's evaluation, of this scope, of these weights; 0.4 if they were not
+ * evaluated, or there is no run. Warning "threshold-lost": 0.4, because the run's numbers cannot be
+ * read. */
 double dg_trained_threshold(const dg_trained *t, const dg_scope *scope, dg_diag *d);
 
 #endif
