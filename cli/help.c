@@ -115,6 +115,33 @@ static void add_row(dg_str *out, int width, const char *left, const char *right)
     dg_str_add(out, "\n");
 }
 
+/* Appends paragraphs, as described in cli.h: their lines are joined and wrapped anew; those that
+ * begin with blanks stay as they are. */
+static void add_doc(dg_str *out, const char *doc, int indent)
+{
+    dg_str plain = { 0 }, paragraph = { 0 };
+
+    add_plain(&plain, doc);
+    for (const char *line = plain.s ? plain.s : ""; *line;) {
+        const size_t n = strcspn(line, "\n");
+        const char *next = line + n + (line[n] == '\n');
+
+        dg_str_add(&paragraph, paragraph.n ? " " : "");
+        dg_str_add_n(&paragraph, line, n);
+        if (*line == ' ' || *next == ' ' || *next == '\n' || *next == '\0' || n == 0) {
+            if (*line == ' ')
+                dg_str_add_n(out, line, n);
+            else
+                add_wrapped(out, paragraph.s, indent, COLUMNS - indent);
+            dg_str_add(out, "\n");
+            dg_str_free(&paragraph);
+        }
+        line = next;
+    }
+    dg_str_free(&paragraph);
+    dg_str_free(&plain);
+}
+
 static void add_program(dg_str *out)
 {
     dg_str_add(out, "detrgraph trains DETR-family object detectors from XML pipelines.\n\nusage: "
@@ -142,8 +169,7 @@ void dg_help_text(dg_str *out, const dg_verb *v)
     dg_str_fmt(out, "usage: detrgraph %s %s\n\n%s\n", v->name, v->args, v->brief);
     if (v->doc) {
         dg_str_add(out, "\n");
-        add_plain(out, v->doc);
-        dg_str_add(out, "\n");
+        add_doc(out, v->doc, 0);
     }
     if (v->options && v->options->name)
         dg_str_add(out, "\n");
@@ -157,8 +183,7 @@ void dg_help_text(dg_str *out, const dg_verb *v)
     for (const dg_example *e = v->examples; e && e->command; e++) {
         dg_str_fmt(out, "%s  detrgraph %s\n      ", e == v->examples ? "\nExamples:\n" : "",
                    e->command);
-        add_plain(out, e->what);
-        dg_str_add(out, "\n");
+        add_doc(out, e->what, 6);
     }
 }
 
