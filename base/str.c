@@ -459,3 +459,21 @@ const char *dg_shell(dg_arena *a, const char *word)
     dg_str_free(&s);
     return quoted;
 }
+
+void dg_str_wrap(dg_str *out, const char *text, int indent, int room)
+{
+    int used = 0;
+
+    for (const char *word = text; *word;) {
+        int n = (int)strcspn(word, " ");
+
+        if (used && used + 1 + n > room) {
+            dg_str_fmt(out, "\n%*s", indent, "");
+            used = 0;
+        }
+        dg_str_fmt(out, "%s%.*s", used ? " " : "", n, word);
+        used += (used ? 1 : 0) + n;
+        word += n;
+        word += strspn(word, " ");
+    }
+}

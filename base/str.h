@@ -17,6 +17,8 @@ void dg_str_add(dg_str *s, const char *text);
 void dg_str_add_n(dg_str *s, const char *text, size_t n);
 void dg_str_fmt(dg_str *s, const char *fmt, ...) DG_PRINTF(2, 3);
 void dg_str_vfmt(dg_str *s, const char *fmt, va_list ap) DG_PRINTF(2, 0);
+/* words in lines of `room` characters; indents the lines after the first */
+void dg_str_wrap(dg_str *s, const char *text, int indent, int room);
 void dg_str_json(dg_str *s, const char *text);       /* as a quoted JSON string; NULL is null */
 void dg_str_shell(dg_str *s, const char *word);      /* as one word for a shell; NULL is empty */
 const char *dg_shell(dg_arena *a, const char *word); /* the same, in the arena */

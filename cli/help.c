@@ -81,25 +81,6 @@ static void add_plain(dg_str *out, const char *text)
 
 enum { COLUMNS = 80 };
 
-/* Wraps words to lines of `room` characters; indents the lines after the first. */
-static void add_wrapped(dg_str *out, const char *text, int indent, int room)
-{
-    int used = 0;
-
-    for (const char *word = text; *word;) {
-        int n = (int)strcspn(word, " ");
-
-        if (used && used + 1 + n > room) {
-            dg_str_fmt(out, "\n%*s", indent, "");
-            used = 0;
-        }
-        dg_str_fmt(out, "%s%.*s", used ? " " : "", n, word);
-        used += (used ? 1 : 0) + n;
-        word += n;
-        word += strspn(word, " ");
-    }
-}
-
 /* Appends "  left    right"; right begins on the next line if left is long. */
 static void add_row(dg_str *out, int width, const char *left, const char *right)
 {
@@ -110,7 +91,7 @@ static void add_row(dg_str *out, int width, const char *left, const char *right)
     else
         dg_str_fmt(out, "  %-*s  ", width, left);
     add_plain(&plain, right);
-    add_wrapped(out, plain.s ? plain.s : "", width + 4, COLUMNS - width - 4);
+    dg_str_wrap(out, plain.s ? plain.s : "", width + 4, COLUMNS - width - 4);
     dg_str_free(&plain);
     dg_str_add(out, "\n");
 }
@@ -132,7 +113,7 @@ static void add_doc(dg_str *out, const char *doc, int indent)
             if (*line == ' ')
                 dg_str_add_n(out, line, n);
             else
-                add_wrapped(out, paragraph.s, indent, COLUMNS - indent);
+                dg_str_wrap(out, paragraph.s, indent, COLUMNS - indent);
             dg_str_add(out, "\n");
             dg_str_free(&paragraph);
         }

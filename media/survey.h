@@ -60,8 +60,9 @@ typedef struct dg_survey {
         /* the median of box sides over the tenth percentile: so far to zoom out, until half of the
          * objects are no larger than the smallest tenth was */
         double spread;
-        bool one_shape; /* nearly all images have the same aspect ratio */
-        double aspect;  /* median of width / height */
+        bool one_shape;                     /* nearly all images have the same aspect ratio */
+        double aspect;                      /* median of width / height */
+        const char *why_size, *why_objects; /* for people; empty: nothing is known */
     } advice;
 } dg_survey;
 

@@ -305,6 +305,13 @@ static void faults(dg_str *out, const dg_survey *s, dg_scratch *scratch)
     }
 }
 
+static void hint(dg_str *out, const char *name, int value, const char *why)
+{
+    dg_str_fmt(out, "<p><code>%s=\"%d\"</code> ", name, value);
+    text(out, why);
+    dg_str_add(out, "</p>\n");
+}
+
 /* ---- the page -------------------------------------------------------------------------------- */
 
 static void part(dg_str *out, const dg_survey *s, const char *heading, dg_scratch *scratch)
@@ -312,7 +319,7 @@ static void part(dg_str *out, const dg_survey *s, const char *heading, dg_scratc
     int64_t errors = dg_faults_errors(&s->faults), warnings = dg_faults_warnings(&s->faults);
 
     dg_str_add(out, "<p>");
-    text(out, s->form);
+    text(out, scratch ? dg_form_title(s->layout.form) : s->form);
     dg_str_fmt(out,
                ", %d class%s, %lld image%s. <span class=\"%s\">%lld error%s, %lld "
                "warning%s.</span>%s</p>\n",
@@ -343,10 +350,10 @@ static void part(dg_str *out, const dg_survey *s, const char *heading, dg_scratc
     for (int i = 0; i < DG_N_HISTS; i++)
         if (s->n_objects || i == DG_HIST_IMAGES)
             bars(out, s->hist[i].title, s->hist[i].label, s->hist[i].count, s->hist[i].n);
-    dg_str_fmt(out,
-               "</div>\n<%s>What suits</%s>\n<p><code>sizes=\"%d\"</code> "
-               "<code>max_objects=\"%d\"</code></p>\n",
-               heading, heading, s->advice.size, s->advice.max_objects);
+    dg_str_fmt(out, "</div>\n<%s>What suits</%s>\n", heading, heading);
+    hint(out, "sizes", s->advice.size, s->advice.why_size);
+    if (s->n_objects)
+        hint(out, "max_objects", s->advice.max_objects, s->advice.why_objects);
 }
 
 void dg_survey_html_part(dg_str *out, const dg_survey *s)

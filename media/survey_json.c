@@ -101,8 +101,12 @@ void dg_survey_json(dg_str *out, const dg_survey *s)
     json_faults(out, s);
     dg_str_fmt(out, ",\"errors\":%lld,\"warnings\":%lld", (long long)dg_faults_errors(&s->faults),
                (long long)dg_faults_warnings(&s->faults));
-    dg_str_fmt(out, ",\"advice\":{\"sizes\":%d,\"max_objects\":%d}}\n", s->advice.size,
+    dg_str_fmt(out, ",\"advice\":{\"sizes\":%d,\"max_objects\":%d,\"why_sizes\":", s->advice.size,
                s->advice.max_objects);
+    dg_str_json(out, s->advice.why_size);
+    dg_str_add(out, ",\"why_max_objects\":");
+    dg_str_json(out, s->advice.why_objects);
+    dg_str_add(out, "}}\n");
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -234,7 +238,7 @@ int dg_survey_read(dg_survey **out, const char *path, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     dg_survey *s = DG_NEW(a, dg_survey);
-    const dg_json *o, *faults;
+    const dg_json *o, *faults, *advice;
     int rc;
 
     s->arena = s->faults.arena = a;
@@ -260,8 +264,11 @@ int dg_survey_read(dg_survey **out, const char *path, dg_diag *d)
     faults = list_of(o, "faults");
     for (int i = 0; i < faults->n; i++)
         read_fault(s, &faults->items[i]);
-    s->advice.size = small_count_of(dg_json_get(o, "advice"), "sizes");
-    s->advice.max_objects = small_count_of(dg_json_get(o, "advice"), "max_objects");
+    advice = dg_json_get(o, "advice");
+    s->advice.size = small_count_of(advice, "sizes");
+    s->advice.max_objects = small_count_of(advice, "max_objects");
+    s->advice.why_size = dg_json_text(advice, "why_sizes");
+    s->advice.why_objects = dg_json_text(advice, "why_max_objects");
     *out = s;
 out:
     if (rc < 0)

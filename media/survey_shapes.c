@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
+
 /* ---- histograms ------------------------------------------------------------------------------ */
 
 const dg_histogram dg_survey_histograms[DG_N_HISTS] = {
@@ -165,6 +167,30 @@ static void advise_queries(dg_survey *s)
 
 /* Advises an image size: the longer side of most images, in steps of 32, from 320 to 640; up to
  * 1024 if the smallest tenth of the boxes would shrink below 10 pixels. */
+static void explain_advice(dg_survey *s)
+{
+    const int size = s->advice.size;
+    const double aspect = s->advice.aspect;
+    dg_str why = { 0 };
+
+    if (s->advice.median_side > 0)
+        dg_str_fmt(&why, "images have %.0f pixels on their longer side (median)",
+                   s->advice.median_side);
+    if (s->advice.small_side > 0)
+        dg_str_fmt(&why, "; of the boxes a tenth are smaller than %.0f pixels, %.0f at this size",
+                   s->advice.small_side, s->advice.small_scaled);
+    if (s->advice.one_shape && fabs(aspect - 1) > 0.2)
+        dg_str_fmt(&why, "; all have nearly one shape, %.2f : 1, which sizes=\"%dx%d\" would keep",
+                   aspect, aspect > 1 ? size : (int)(32 * ceil(size * aspect / 32)),
+                   aspect > 1 ? (int)(32 * ceil(size / aspect / 32)) : size);
+    s->advice.why_size = dg_strdup(s->arena, why.s ? why.s : "");
+    s->advice.why_objects = s->most_image
+                                ? dg_printf(s->arena, "the most in one image are %lld, in %s",
+                                            (long long)s->most_objects, s->most_image)
+                                : "";
+    dg_str_free(&why);
+}
+
 static void advise(dg_survey *s)
 {
     float *sides = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *sides),
@@ -220,4 +246,5 @@ void dg_survey_shapes(dg_survey *s)
     count_shapes(s);
     count_sizes(s);
     advise(s);
+    explain_advice(s);
 }

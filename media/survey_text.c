@@ -1,7 +1,7 @@
 /* survey_text.c: a survey as text for people, with bars. */
 #include "media/survey.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { BAR = 30, CLASSES_SHOWN = 40, FAULTS_SHOWN = 5, NAME = 24, SPLIT = 18 };
@@ -179,31 +179,26 @@ static void print_faults(const page *p, const dg_survey *s)
     }
 }
 
+static void print_hint(const page *p, const char *name, int value, const char *why)
+{
+    enum { INDENT = 24, ROOM = 56 };
+    char setting[INDENT];
+    dg_str plain = { 0 };
+
+    snprintf(setting, sizeof setting, "%s=\"%d\"", name, value);
+    dg_str_plain(&plain, why);
+    dg_str_fmt(p->out, "  %-*s", INDENT - 2, setting);
+    dg_str_wrap(p->out, plain.s ? plain.s : "", INDENT, ROOM);
+    dg_str_add(p->out, "\n");
+    dg_str_free(&plain);
+}
+
 static void print_advice(const page *p, const dg_survey *s)
 {
     heading(p, "what suits");
-    dg_str_fmt(p->out, "  sizes=\"%d\"", s->advice.size);
-    if (s->advice.small_side > 0)
-        dg_str_fmt(p->out,
-                   "           images have %.0f pixels on their longer side (median); of\n"
-                   "                        the boxes a tenth are smaller than %.0f pixels, %.0f "
-                   "at this size",
-                   s->advice.median_side, s->advice.small_side, s->advice.small_scaled);
-    dg_str_add(p->out, "\n");
-    if (s->advice.one_shape && fabs(s->advice.aspect - 1) > 0.2)
-        dg_str_fmt(p->out,
-                   "                        all have nearly one shape, %.2f : 1:\n"
-                   "                        sizes=\"%dx%d\" would keep it\n",
-                   s->advice.aspect,
-                   s->advice.aspect > 1 ? s->advice.size
-                                        : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
-                   s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32))
-                                        : s->advice.size);
-    if (s->most_image)
-        dg_str_fmt(p->out, "  max_objects=\"%d\"      the most in one image are %lld, in ",
-                   s->advice.max_objects, (long long)s->most_objects);
-    dg_str_plain(p->out, s->most_image ? s->most_image : "");
-    dg_str_add(p->out, s->most_image ? "\n" : "");
+    print_hint(p, "sizes", s->advice.size, s->advice.why_size);
+    if (s->n_objects)
+        print_hint(p, "max_objects", s->advice.max_objects, s->advice.why_objects);
 }
 
 static void print_result(const page *p, const dg_survey *s)

@@ -380,6 +380,9 @@ static void printed(void **state)
     has(&page, "data:image/jpeg;base64,/9j/");
     has(&page, "<svg");
     has(&page, "gone.jpg");
+    has(&page, "<p>COCO, 5 classes");
+    has(&page, "pixels on their longer side (median); of the boxes");
+    has(&page, "the most in one image are 2, in ");
     assert_null(strstr(page.s, "http"));
     dg_str_free(&text);
     dg_str_free(&json);
