@@ -335,6 +335,8 @@ int dg_review_of(dg_review *out, const char *path, const dg_dataset *data, const
     *out = (dg_review){ .constant_ap = -1, .constant_ap50 = -1, .n_images = data->n_items };
     for (int i = 0; i < data->n_items; i++)
         w.r.images[i].item = i;
+    for (int k = 0; k < data->n_classes; k++)
+        w.r.classes[k].best_threshold = NAN;
     prepare(&w);
     count_truths(&w);
     if (out->n_truths == 0)

@@ -11,7 +11,7 @@ enum { DG_REVIEW_POINTS = 101, DG_REVIEW_MATRIX = 100, DG_REVIEW_WORST = 24 };
 typedef struct dg_review_class {
     int64_t truths, hits,
         found; /* found: detections at the threshold; hits: those that are right */
-    double best_f1, best_threshold;
+    double best_f1, best_threshold; /* NaN: no detection is right at any */
 } dg_review_class;
 
 typedef struct dg_review_image {

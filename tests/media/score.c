@@ -235,6 +235,9 @@ static void review(void **state)
     cell = dg_json_get(root, "confusion");
     assert_true(cell->n == 3 && cell->items[0].items[0].number == 2 &&
                 cell->items[1].items[2].number == 2 && cell->items[1].items[0].number == 0);
+    cell = dg_json_get(root, "classes");
+    assert_true(dg_json_number(&cell->items[0], "best_threshold") == 0.8);
+    assert_true(isnan(dg_json_number(&cell->items[1], "best_threshold")));
     worst = dg_json_get(root, "worst");
     assert_true(worst->n == 2 && dg_json_number(&worst->items[0], "missed") == 1);
     assert_string_equal(dg_json_text(&worst->items[0], "image"), "b.jpg");
