@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "base/arena.h"
 
@@ -266,6 +267,30 @@ void dg_str_json_real(dg_str *s, double v)
     uselocale(before);
     freelocale(c);
     dg_str_add(s, buf);
+}
+
+int dg_str_padding(const char *text, int columns)
+{
+    locale_t c = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL), before = c ? uselocale(c) : NULL;
+    size_t n = strlen(text), bytes;
+    mbstate_t state = { 0 };
+
+    for (size_t i = 0; i < n; i += bytes) {
+        wchar_t letter;
+        int width = -1;
+
+        bytes = mbrtowc(&letter, text + i, n - i, &state);
+        if (bytes > 0 && bytes <= n - i)
+            width = wcwidth(letter);
+        else
+            bytes = 1;
+        columns -= width < 0 ? 1 : width; /* shown as "?" */
+    }
+    if (c) {
+        uselocale(before);
+        freelocale(c);
+    }
+    return columns > 0 ? columns : 0;
 }
 
 bool dg_parse_i64(const char *text, int64_t *out)

@@ -43,6 +43,9 @@ bool dg_is_utf8(const char *text);
 /* length of the UTF-8 byte order mark at the start of text: 3 or 0 */
 size_t dg_mark_bytes(const char *text);
 
+/* Blanks behind text that is to fill so many columns of a terminal; wide letters take two. */
+int dg_str_padding(const char *text, int columns);
+
 /* Numbers that fill the whole string: true if all of text was read and the value is in range.
  * Locale-free. */
 bool dg_parse_i64(const char *text, int64_t *out);

@@ -10,6 +10,8 @@
 #include "config.h"
 #include "runtime/trained.h"
 
+enum { NAME = 24 }; /* columns */
+
 typedef struct opts {
     dg_words sets;
     const char *weights, *which, *out, *format, *precision, *device;
@@ -34,11 +36,13 @@ static void print_text(void *ctx, const dg_run_report *r)
 {
     (void)ctx;
     dg_say("%s (%.1f img/s)\n", r->scope, r->images_per_s);
-    for (int i = 0; i < r->n; i++)
+    for (int i = 0; i < r->n; i++) {
+        dg_say("  %s%*s", r->names[i], dg_str_padding(r->names[i], NAME), "");
         if (r->values[i] == -1) /* undefined, because there is no object */
-            dg_say("  %-24s       -\n", r->names[i]);
+            dg_say("       -\n");
         else
-            dg_say("  %-24s %7.4f\n", r->names[i], r->values[i]);
+            dg_say(" %7.4f\n", r->values[i]);
+    }
     for (int i = 0; i < r->n_notes; i++)
         dg_say("  %s\n", r->notes[i]);
 }

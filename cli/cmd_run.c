@@ -21,7 +21,7 @@ typedef struct opts {
     const char *out, *max_time, *resume, *precision, *device, *seed;
     const char *trace, *debug, *ranks;
     int64_t steps, threads, max_restarts, node_rank, metrics_port;
-    double lost_after;
+    const char *lost_after;
     bool force, elastic, quiet, verbose;
 } opts;
 
@@ -69,7 +69,7 @@ static const dg_option options[] = {
       "(fill dead memory with NaN), names (print it): slow" },
     { "metrics-port", DG_OPTION_INT, offsetof(opts, metrics_port), "PORT", NULL,
       "serve metrics to Prometheus at 127.0.0.1:PORT/metrics" },
-    { "lost-after", DG_OPTION_NUM, offsetof(opts, lost_after), "SECONDS", NULL,
+    { "lost-after", DG_OPTION_STR, offsetof(opts, lost_after), "SECONDS", NULL,
       "a rank silent for this long is lost (30)" },
     { 0 },
 };
@@ -289,13 +289,14 @@ static bool read_launch(const opts *o, dg_launch_options *l, dg_arena *a)
                               .threads = o->threads,
                               .max_restarts = o->max_restarts,
                               .nodes = 1,
-                              .lost_after_s = o->lost_after > 0 ? o->lost_after : 30,
+                              .lost_after_s = 30,
                               .elastic = o->elastic };
     if (!dg_gpus_ranks(o->ranks, dg_device_asked(o->device), &l->ranks) ||
         !in_range("max-restarts", o->max_restarts, 1000000))
         return false;
-    if (o->lost_after != 0 && !(o->lost_after >= 1 && o->lost_after <= 86400)) {
-        dg_say_error("detrgraph run: --lost-after %g: seconds from 1 to 86400 are expected\n",
+    if (o->lost_after && (!dg_parse_f64(o->lost_after, &l->lost_after_s) ||
+                          !(l->lost_after_s >= 1 && l->lost_after_s <= 86400))) {
+        dg_say_error("detrgraph run: --lost-after %s: seconds from 1 to 86400 are expected\n",
                      o->lost_after);
         return false;
     }

@@ -34,9 +34,12 @@ static int run_verb(const dg_verb *v, int argc, char **argv)
 static void fill_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 &&
-            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
-            return;
+        if (fcntl(fd, F_GETFD) < 0) {
+            const int null = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+
+            if (null != fd)
+                return;
+        }
 }
 
 static int check_output(int rc)

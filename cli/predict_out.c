@@ -14,6 +14,8 @@
 #include "media/rle.h"
 #include "media/video.h"
 
+enum { NAME = 16 }; /* columns */
+
 const char *dg_predict_class(dg_predict_names names, int label)
 {
     return label < names.n ? names.v[label].name : NULL;
@@ -108,8 +110,9 @@ static void print_text(dg_str *out, const dg_detected *p, dg_predict_names names
         char number[24];
 
         snprintf(number, sizeof number, "class %d", m->label);
-        dg_str_fmt(out, "  %.3f  %-16s %7.1f %7.1f %7.1f %7.1f\n", m->score, name ? name : number,
-                   m->box.x1, m->box.y1, m->box.x2, m->box.y2);
+        name = name ? name : number;
+        dg_str_fmt(out, "  %.3f  %s%*s %7.1f %7.1f %7.1f %7.1f\n", m->score, name,
+                   dg_str_padding(name, NAME), "", m->box.x1, m->box.y1, m->box.x2, m->box.y2);
     }
 }
 
@@ -147,6 +150,13 @@ static int put(dg_arena *a, const char *folder, const char *name, dg_str *text, 
     return rc;
 }
 
+/* What a training reads has no box that leaves its image. */
+static dg_box within(dg_box b, double w, double h)
+{
+    return (dg_box){ fmin(fmax(b.x1, 0), w), fmin(fmax(b.y1, 0), h), fmin(fmax(b.x2, 0), w),
+                     fmin(fmax(b.y2, 0), h) };
+}
+
 int dg_predict_labels(const dg_detected *p, const char *folder, const char *stem, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
@@ -154,8 +164,8 @@ int dg_predict_labels(const dg_detected *p, const char *folder, const char *stem
     int rc;
 
     for (int i = 0; i < p->n; i++) {
-        const dg_box b = p->items[i].box;
         const double w = p->image->w, h = p->image->h;
+        const dg_box b = within(p->items[i].box, w, h);
 
         dg_str_fmt(&s, "%d %.6f %.6f %.6f %.6f %.4f\n", p->items[i].label, (b.x1 + b.x2) / 2 / w,
                    (b.y1 + b.y2) / 2 / h, (b.x2 - b.x1) / w, (b.y2 - b.y1) / h, p->items[i].score);

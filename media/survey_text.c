@@ -26,23 +26,11 @@ static const char *count_text(int64_t n, char buf[32])
     return dg_human_count(n, buf, 32);
 }
 
-/* Columns that UTF-8 text occupies, one per character, for padding. */
-static int width_of(const char *text)
-{
-    int n = 0;
-
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xC0) != 0x80;
-    return n;
-}
-
 static void add_padded(dg_str *out, const char *text, int width)
 {
-    int pad = width - width_of(text);
-
     dg_str_add(out, "  ");
     dg_str_plain(out, text);
-    dg_str_fmt(out, "%*s", pad > 0 ? pad : 0, "");
+    dg_str_fmt(out, "%*s", dg_str_padding(text, width), "");
 }
 
 static void bar(const page *p, const char *label, int64_t n, int64_t most, const char *more)

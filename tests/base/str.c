@@ -175,6 +175,18 @@ static void quantities(void **state)
     assert_string_equal(dg_human_time((double)NAN, b, sizeof b), "?");
 }
 
+static void columns(void **state)
+{
+    (void)state;
+    assert_int_equal(dg_str_padding("car", 5), 2);
+    assert_int_equal(dg_str_padding("wei\u00dfe Zelle", 12), 1);
+    assert_int_equal(dg_str_padding("\u8840\u5c0f\u677f", 8),
+                     2);                               /* three letters, two columns each */
+    assert_int_equal(dg_str_padding("e\u0301", 3), 2); /* an accent of its own */
+    assert_int_equal(dg_str_padding("a\xff", 3), 1);
+    assert_int_equal(dg_str_padding("too long", 3), 0);
+}
+
 static void hashes(void **state)
 {
     (void)state; /* test vectors by the FNV authors */
@@ -210,7 +222,7 @@ int main(void)
         cmocka_unit_test(reals),      cmocka_unit_test(reals_ignore_the_locale),
         cmocka_unit_test(integers),   cmocka_unit_test(nearest),
         cmocka_unit_test(quantities), cmocka_unit_test(hashes),
-        cmocka_unit_test(shapes),
+        cmocka_unit_test(shapes),     cmocka_unit_test(columns),
     };
 
     return cmocka_run_group_tests_name("str", tests, NULL, NULL);
