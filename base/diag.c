@@ -94,6 +94,7 @@ static void add_text(dg_diag *d, dg_severity severity, dg_code code, dg_where at
 }
 
 #undef dg_fail
+#undef dg_fail_os
 int dg_fail(dg_diag *d, dg_code code, dg_where at, const char *id, const char *fmt, ...)
 {
     va_list ap;

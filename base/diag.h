@@ -40,6 +40,9 @@ void dg_fold(dg_diag *d);
  * "PATH: error[ID]: FMT...: No such file or directory". Returns -DG_EIO. */
 int dg_fail_os(dg_diag *d, int error, const char *path, const char *id, const char *fmt, ...)
     DG_PRINTF(5, 6);
+#ifdef __clang_analyzer__ /* as of dg_fail */
+#define dg_fail_os(...) ((void)dg_fail_os(__VA_ARGS__), -DG_EIO)
+#endif
 /* Appends copies of from's diagnostics, e.g. a worker's to its session's. */
 void dg_diag_merge(dg_diag *d, const dg_diag *from);
 /* Sorts by file, line and column, stably; of equal neighbours one is kept. */
