@@ -379,7 +379,7 @@ static int verb_run(const void *given, const dg_words *words, dg_arena *a)
     }
     if (!in_range("metrics-port", o->metrics_port, 65535))
         return DG_EXIT_USAGE;
-    signal(SIGPIPE, SIG_IGN); /* the launcher sees that the reader is gone, and lets the run save */
+    signal(SIGPIPE, SIG_IGN); /* the launcher sees the reader end, and lets the run save */
     return launch_ranks(o, &code, a) ? code
                                      : train_pipeline(o, words->v[0], (uint64_t)seed, max_minutes);
 }

@@ -34,7 +34,7 @@ typedef struct launcher {
     int signal_fd;
     int n_signals, last_signal;
     double signal_s; /* when that came */
-    bool asked;      /* to stop: by a signal, or because nobody reads what the run says any more */
+    bool asked;      /* to stop: by a signal, or since the reader of its output ended */
     sigset_t before;
     dg_view view;
     bool reported, has_control_file;
@@ -123,8 +123,7 @@ out:
     return rc;
 }
 
-/* ---- supervising
- * ------------------------------------------------------------------------------ */
+/* ---- supervising ----------------------------------------------------------------------------- */
 
 static void ask_to_stop(launcher *l, const char *why)
 {
@@ -309,7 +308,7 @@ static void wait_for_something(launcher *l, int ms)
     if (l->fds[0].revents)
         take_signal(l);
     if (l->fds[n].revents & POLLERR)
-        ask_to_stop(l, "nobody reads standard output any more: ");
+        ask_to_stop(l, "the reader of standard output has ended: ");
 }
 
 /* Supervises until every process has ended; kills those that outlive the run. */

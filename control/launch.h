@@ -22,7 +22,7 @@ typedef struct dg_launch_conf {
     const char *key; /* several machines: a file from dg_key_file_make, the same on all */
     double lost_after_s;
     int max_restarts;
-    int output;        /* a descriptor: once its reader is gone, the run saves and stops; 0: none */
+    int output;        /* a descriptor: when its reader ends, the run saves and stops; 0: none */
     bool elastic;      /* restart with fewer ranks instead of replacing lost ones */
     const dg_env *env; /* log: the launcher's messages, from any thread */
     void (*failed)(void *ctx, const dg_diag *why); /* called as soon as a failure is known */

@@ -165,8 +165,7 @@ static void advise_queries(dg_survey *s)
     s->advice.denoising = (int)fmin(fmax(10 * most, 20), 100);
 }
 
-/* Advises an image size: the longer side of most images, in steps of 32, from 320 to 640; up to
- * 1024 if the smallest tenth of the boxes would shrink below 10 pixels. */
+/* Says what of the data each advice follows from, for people. */
 static void explain_advice(dg_survey *s)
 {
     const int size = s->advice.size;
@@ -191,6 +190,8 @@ static void explain_advice(dg_survey *s)
     dg_str_free(&why);
 }
 
+/* Advises an image size: the longer side of most images, in steps of 32, from 320 to 640; up to
+ * 1024 if the smallest tenth of the boxes would shrink below 10 pixels. */
 static void advise(dg_survey *s)
 {
     float *sides = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *sides),

@@ -58,6 +58,7 @@ libnodes_la_SOURCES += \
 	nodes/head/roi.c \
 	nodes/head/rpn.c \
 	nodes/items.c nodes/items.h \
+	nodes/keys.c nodes/keys.h \
 	nodes/layer/linear.c \
 	nodes/layer/norm.c \
 	nodes/layers.c \

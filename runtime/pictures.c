@@ -21,6 +21,7 @@ typedef struct pair {
     int64_t missed, order;
     const char *name;
     dg_tile truth, found;
+    dg_image *seen;   /* of found */
     dg_tensor logits; /* of the marks' masks; no data: there are none */
 } pair;
 
@@ -208,7 +209,7 @@ static int keep_masks(pair *to, const found *f, int slot, dg_diag *d)
 /* Draws the masks of what was found, from the mark `first` on. */
 static int draw_masks(pair *p, int first, dg_diag *d)
 {
-    dg_image *im = (dg_image *)(uintptr_t)p->found.image;
+    dg_image *im = p->seen;
     dg_mask m = { im->w, im->h, dg_scratch_alloc(p->scratch, (size_t)im->w * (size_t)im->h) };
     int rc = m.on ? 0 : no_memory_for_pictures(d);
 
@@ -316,6 +317,7 @@ static int fill_pair(dg_pictures *p, pair *to, const dg_sample *from, const foun
         marks[i] = (dg_mark){ sm.objects[i].box, sm.objects[i].label, -1 };
     to->name = dg_strdup(p->arena, dg_path_name(sm.path ? sm.path : ""));
     to->truth = (dg_tile){ truth, marks, sm.n_objects, NULL };
+    to->seen = seen;
     to->found = (dg_tile){ .image = seen };
     to->found.marks = marks_of(p->arena, f, slot, sm.image.w, sm.image.h, &to->found.n_marks);
 out:

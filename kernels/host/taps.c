@@ -39,6 +39,18 @@ static int64_t at_most(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* What the output of a convolution with weights w [O,I,kh,kw] sees; without the layout. */
+static taps view_of(const conv_attr *at, const int64_t *w)
+{
+    return (taps){ .kh = w[2],
+                   .kw = w[3],
+                   .stride = at->stride,
+                   .top = at->pad,
+                   .left = at->pad,
+                   .in = w[1],
+                   .out = w[0] };
+}
+
 /* y: the output's shape. */
 static int lay_out(dg_prepare *p, taps like, const int64_t *y, int threads)
 {
@@ -219,18 +231,7 @@ static bool pays_conv(const dg_prepare *p)
 
 static int prepare_conv(dg_prepare *p)
 {
-    const conv_attr *at = p->attr;
-    const int64_t *w = p->t[1].shape.d;
-
-    return lay_out(p,
-                   (taps){ .kh = w[2],
-                           .kw = w[3],
-                           .stride = at->stride,
-                           .top = at->pad,
-                           .left = at->pad,
-                           .in = w[1],
-                           .out = w[0] },
-                   p->t[3].shape.d, p->threads);
+    return lay_out(p, view_of(p->attr, p->t[1].shape.d), p->t[3].shape.d, p->threads);
 }
 
 static int run_conv(const dg_args *a)
@@ -278,18 +279,7 @@ static bool pays_dw(const dg_prepare *p)
 
 static int prepare_dw(dg_prepare *p)
 {
-    const conv_attr *at = p->attr;
-    const int64_t *w = p->t[2].shape.d;
-
-    return lay_out(p,
-                   (taps){ .kh = w[2],
-                           .kw = w[3],
-                           .stride = at->stride,
-                           .top = at->pad,
-                           .left = at->pad,
-                           .in = w[1],
-                           .out = w[0] },
-                   p->t[1].shape.d, 1);
+    return lay_out(p, view_of(p->attr, p->t[2].shape.d), p->t[1].shape.d, 1);
 }
 
 /* dW [O,I,kh,kw] from [kh,kw,O,I], for output channels begin..end-1. */

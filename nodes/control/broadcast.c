@@ -1,6 +1,7 @@
 /* broadcast.c: <broadcast>, one rank's value to all ranks; <reduce>, all ranks' values to one
  * rank. */
 #include "nodes/builtin.h"
+#include "nodes/keys.h"
 
 typedef struct conf {
     int64_t root, op;
@@ -41,54 +42,45 @@ static const dg_rule reduce_rules[] = {
     { 0 },
 };
 
-typedef dg_val one_fn(dg_build *b, const conf *c, dg_val v);
-
-static dg_val broadcast_one(dg_build *b, const conf *c, dg_val v)
+static bool is_whole(dg_build *b, dg_val v)
 {
-    return dg_broadcast(b, v, (int)c->root, c->axis);
+    return dg_kind_of(b, v) == DG_KIND_GRADIENTS || dg_kind_of(b, v) == DG_KIND_PARAMETERS;
 }
 
-/* A key that is missing in this step is not reduced: it stays missing. */
-static dg_val reduce_one(dg_build *b, const conf *c, dg_val v)
+static dg_val refuse_whole(dg_build *b)
 {
-    const dg_val there = dg_present(b, v);
-
-    if (dg_has(there))
-        dg_guard_begin(b, there);
-    v = dg_reduce_to(b, v, (dg_reduce)c->op, (int)c->root, c->axis);
-    if (dg_has(there))
-        dg_guard_end(b, 1, &v);
-    return v;
+    return dg_error(b, "collective-operand",
+                    "gradients go through <allreduce>, parameters are the same on every rank "
+                    "already");
 }
 
-/* Applies `one` to v; to a record field by field, in the order of its keys. */
-static dg_val each(dg_build *b, const conf *c, dg_val v, one_fn *one)
+static dg_val broadcast_one(dg_build *b, const void *self, dg_val v)
 {
-    dg_val out;
+    const conf *c = self;
 
-    if (dg_kind_of(b, v) == DG_KIND_GRADIENTS || dg_kind_of(b, v) == DG_KIND_PARAMETERS)
-        return dg_error(b, "collective-operand",
-                        "gradients go through <allreduce>, parameters "
-                        "are the same on every rank already");
-    if (dg_kind_of(b, v) != DG_KIND_RECORD)
-        return dg_has(v) ? one(b, c, v) : v;
-    out = dg_record(b);
-    for (int i = 0; i < dg_record_n(b, v); i++) {
-        const char *key = dg_record_key(b, v, i);
+    return is_whole(b, v) ? refuse_whole(b) : dg_broadcast(b, v, (int)c->root, c->axis);
+}
 
-        dg_record_set(b, out, key, each(b, c, dg_record_get(b, v, key), one));
-    }
-    return out;
+static dg_val reduce_tensor(dg_build *b, const void *self, dg_val v)
+{
+    const conf *c = self;
+
+    return dg_reduce_to(b, v, (dg_reduce)c->op, (int)c->root, c->axis);
+}
+
+static dg_val reduce_one(dg_build *b, const void *self, dg_val v)
+{
+    return is_whole(b, v) ? refuse_whole(b) : dg_where_present(b, self, v, reduce_tensor);
 }
 
 static void lower_broadcast(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    out[0] = each(b, self, in[0], broadcast_one);
+    out[0] = dg_each_key(b, self, in[0], broadcast_one);
 }
 
 static void lower_reduce(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    out[0] = each(b, self, in[0], reduce_one);
+    out[0] = dg_each_key(b, self, in[0], reduce_one);
 }
 
 const dg_node_class dg_node_broadcast = {

@@ -1,6 +1,7 @@
 /* allreduce.c: <allreduce>: reduces the values of all ranks: the gradients, a number, or a record
  * field by field. */
 #include "nodes/builtin.h"
+#include "nodes/keys.h"
 
 typedef struct conf {
     int64_t op;
@@ -25,47 +26,33 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-/* A key that is missing in this step is not reduced: it stays missing. */
-static dg_val reduce_one(dg_build *b, const conf *c, dg_val v)
+static dg_val reduce_tensor(dg_build *b, const void *self, dg_val v)
 {
-    const dg_val there = dg_present(b, v);
+    const conf *c = self;
 
-    if (dg_has(there))
-        dg_guard_begin(b, there);
-    v = dg_all_reduce(b, v, (dg_reduce)c->op, c->axis);
-    if (dg_has(there))
-        dg_guard_end(b, 1, &v);
-    return v;
+    return dg_all_reduce(b, v, (dg_reduce)c->op, c->axis);
 }
 
-static dg_val reduce(dg_build *b, const conf *c, dg_val v)
+static dg_val reduce_one(dg_build *b, const void *self, dg_val v)
 {
-    dg_val out;
+    const conf *c = self;
 
     switch (dg_kind_of(b, v)) {
     case DG_KIND_GRADIENTS:
         if (c->op != DG_MEAN)
             return dg_error(b, "allreduce-gradients", "gradients are joined by op=\"mean\" only");
         return dg_all_reduce_gradients(b, v, c->axis);
-    case DG_KIND_RECORD:
-        out = dg_record(b);
-        for (int i = 0; i < dg_record_n(b, v); i++) {
-            const char *key = dg_record_key(b, v, i);
-
-            dg_record_set(b, out, key, reduce(b, c, dg_record_get(b, v, key)));
-        }
-        return out;
     case DG_KIND_PARAMETERS:
         return dg_error(b, "allreduce-parameters",
                         "parameters are the same on every rank already; reduce the gradients");
     default:
-        return reduce_one(b, c, v);
+        return dg_where_present(b, c, v, reduce_tensor);
     }
 }
 
 static void lower_allreduce(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    out[0] = reduce(b, self, in[0]);
+    out[0] = dg_each_key(b, self, in[0], reduce_one);
 }
 
 const dg_node_class dg_node_allreduce = {

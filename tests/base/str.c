@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/element.h"
 #include "base/str.h"
 
 static void grows(void **state)
@@ -187,6 +188,27 @@ static void columns(void **state)
     assert_int_equal(dg_str_padding("too long", 3), 0);
 }
 
+static void conversions(void **state)
+{
+    const double from[] = { 0, -0.0, 1.0 / 3, -1e300, 1e-300, 16777217, NAN, 255 };
+    enum { N = sizeof from / sizeof *from };
+    float many[N], one[N];
+    uint16_t narrow[N], alone[N];
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        dg_element_set(one, DG_F32, i, from[i]);
+        dg_element_set(alone, DG_BF16, i, from[i]);
+    }
+    dg_elements_convert(many, DG_F32, from, DG_F64, N);
+    assert_memory_equal(many, one, sizeof one);
+    dg_elements_convert(narrow, DG_BF16, from, DG_F64, N);
+    assert_memory_equal(narrow, alone, sizeof alone);
+    memset(many, 0, sizeof many);
+    dg_elements_convert(many, DG_F32, one, DG_F32, N);
+    assert_memory_equal(many, one, sizeof one);
+}
+
 static void hashes(void **state)
 {
     (void)state; /* test vectors by the FNV authors */
@@ -218,11 +240,12 @@ static void shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows),      cmocka_unit_test(escapes),
-        cmocka_unit_test(reals),      cmocka_unit_test(reals_ignore_the_locale),
-        cmocka_unit_test(integers),   cmocka_unit_test(nearest),
-        cmocka_unit_test(quantities), cmocka_unit_test(hashes),
-        cmocka_unit_test(shapes),     cmocka_unit_test(columns),
+        cmocka_unit_test(grows),       cmocka_unit_test(escapes),
+        cmocka_unit_test(reals),       cmocka_unit_test(reals_ignore_the_locale),
+        cmocka_unit_test(integers),    cmocka_unit_test(nearest),
+        cmocka_unit_test(quantities),  cmocka_unit_test(hashes),
+        cmocka_unit_test(shapes),      cmocka_unit_test(columns),
+        cmocka_unit_test(conversions),
     };
 
     return cmocka_run_group_tests_name("str", tests, NULL, NULL);
