@@ -51,6 +51,7 @@ int dg_file_write(const char *path, const void *p, size_t n, dg_diag *d) DG_MUST
 int dg_mkdirs(const char *path, dg_diag *d) DG_MUST_USE;
 int dg_mkdir(const char *path, dg_diag *d) DG_MUST_USE; /* its parent exists */
 bool dg_exists(const char *path);
+bool dg_is_locked(const char *path); /* another process holds its lock (flock) */
 bool dg_is_folder(const char *path);
 /* name itself if it is absolute */
 char *dg_path_join(dg_arena *a, const char *folder, const char *name);

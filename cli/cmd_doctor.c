@@ -49,7 +49,7 @@ static int examine(const char *folder, bool json, dg_arena *a)
 {
     dg_diag *d = dg_diag_open();
     dg_str text = { 0 }, out = { 0 };
-    int rc = dg_ending_tell(&text, folder) ? 0 : dg_doctor_examine(&text, folder, d);
+    int rc = dg_ending_tell(&text, folder, false) ? 0 : dg_doctor_examine(&text, folder, d);
 
     if (rc == 0 && json)
         add_run_json(&out, folder, text.s, a);

@@ -316,7 +316,7 @@ static int say_end(top *t, const dg_diag *d)
     dg_str ending = { 0 };
 
     if (strcmp(n->state, "running") == 0 || !*n->state) {
-        if (dg_ending_tell(&ending, t->folder))
+        if (dg_ending_tell(&ending, t->folder, true))
             dg_say_error("%s", ending.s);
         else
             dg_print_diag(d, NULL);

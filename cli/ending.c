@@ -70,7 +70,7 @@ static void add_gone(dg_str *out, const dg_history *h)
     dg_diag_close(&ignored);
 }
 
-static bool tell(dg_str *out, const dg_history *h)
+static bool tell(dg_str *out, const dg_history *h, bool asked)
 {
     const char *state = dg_history_text(h, "end.state"), *why = dg_history_text(h, "end.why");
     const long long step = (long long)fmax(dg_history_step(h), 0);
@@ -84,6 +84,8 @@ static bool tell(dg_str *out, const dg_history *h)
         dg_str_fmt(out, "The run was stopped at step %lld: %s.\n", step, why);
         add_continue(out, h, saved);
     } else if (h->alive) {
+        if (asked)
+            return false;
         dg_str_fmt(out, "The run is alive, at step %lld. What to do: detrgraph top ", step);
         dg_str_shell(out, h->folder);
         dg_str_add(out, " watches it.\n");
@@ -99,7 +101,7 @@ static bool tell(dg_str *out, const dg_history *h)
     return true;
 }
 
-bool dg_ending_tell(dg_str *out, const char *folder)
+bool dg_ending_tell(dg_str *out, const char *folder, bool asked)
 {
     dg_diag *own = dg_diag_open();
     dg_history *h = NULL;
@@ -107,7 +109,7 @@ bool dg_ending_tell(dg_str *out, const char *folder)
     bool told = false;
 
     if (dg_history_open(&h, folder, own) == 0 && h->run) {
-        told = tell(out, h);
+        told = tell(out, h, asked);
     } else if (dg_exists(dg_path_join(a, folder, "run.json")) &&
                !dg_exists(dg_path_join(a, folder, "flight")) && dg_diag_n(own)) {
         const dg_err *e = dg_diag_at(own, 0);

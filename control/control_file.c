@@ -74,6 +74,10 @@ int dg_control_file_read(const char *folder, dg_control_file *e, dg_arena *a, dg
     *e = (dg_control_file){ endpoint->text, server->text, own->text, secret->text,
                             (int64_t)process->number };
 out:
+    if (rc < 0)
+        dg_help(d, "if a job runs in this folder, it goes on: Ctrl-C or kill saves and stops it, "
+                   "detrgraph report %s shows its numbers",
+                dg_shell(a, folder));
     return rc;
 }
 
@@ -151,10 +155,15 @@ int dg_control_file_ask(const dg_control_file *e, const char *verb, const char *
         dg_hub_wait(hub, NULL, 0, 100);
         got = receive_answer(s, &frame, done, answer);
     }
-    if (!got)
+    if (!got) {
         rc = dg_fail(d, DG_EIO, DG_NOWHERE, "run-silent",
                      "the job (process %lld%s) does not answer within %g s", (long long)e->process,
                      gone ? ", which is gone" : "", wait_s);
+        if (!gone)
+            dg_help(d, "a stopped process is silent: on its machine, ps %lld shows its state, and "
+                       "kill -CONT %lld lets it go on",
+                    (long long)e->process, (long long)e->process);
+    }
 out:
     dg_str_free(&frame);
     dg_hub_close(&hub);

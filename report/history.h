@@ -28,7 +28,7 @@ typedef struct dg_history {
     DG_VEC(dg_track) evaluations;
     const dg_json *run;     /* run.json */
     const dg_json *verdict; /* dg_verdict_of */
-    bool alive;             /* its launcher runs, judging by the control file */
+    bool alive;             /* it runs, judging by the lock of its log and its control file */
     const char *pipeline;   /* contents of pipeline.xml */
     double best;            /* best AP */
     int64_t best_step;      /* -1: no evaluation has AP */
