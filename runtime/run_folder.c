@@ -215,7 +215,7 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
 {
     const dg_run_train_options *o = t->o;
     bool used;
-    int rc;
+    int rc = 0;
 
     *resume = NULL;
     t->out = o->out ? o->out : t->conf->present ? t->conf->to : NULL;
@@ -233,6 +233,8 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
             "nothing will be saved: --out DIR names a folder for weights, metrics and pictures");
         return 0;
     }
+    if (o->resume != DG_RUN_RESUME) /* new/../old is there once `new` is */
+        DG_TRY(dg_mkdirs(dg_path_folder(t->arena, t->out), d));
     used = dg_exists(t->out) && !(dg_is_folder(t->out) && is_empty(t->out));
     if (used && o->resume == DG_RUN_FRESH && !o->force)
         return refuse_folder(t, d);
