@@ -2,6 +2,7 @@
  * them for people (place, line, caret, notes, help) or as JSON. */
 #include "base/diag.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* bytes of a source line that are shown; longer lines are cut around the column */
@@ -117,6 +118,8 @@ int dg_fail_os(dg_diag *d, int error, const char *path, const char *id, const ch
     va_end(ap);
     rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what.s,
                  strerror_r(error, why, sizeof why));
+    if (error == EFBIG)
+        dg_help(d, "ulimit -f unlimited lifts a shell's limit on the size of files");
     dg_str_free(&what);
     return rc;
 }
