@@ -75,8 +75,9 @@ int dg_control_file_read(const char *folder, dg_control_file *e, dg_arena *a, dg
                             (int64_t)process->number };
 out:
     if (rc < 0)
-        dg_help(d, "if a job runs in this folder, it goes on: Ctrl-C or kill saves and stops it, "
-                   "detrgraph report %s shows its numbers",
+        dg_help(d,
+                "if a job runs in this folder, it goes on: Ctrl-C or kill saves and stops it, "
+                "detrgraph report %s shows its numbers",
                 dg_shell(a, folder));
     return rc;
 }
@@ -160,8 +161,9 @@ int dg_control_file_ask(const dg_control_file *e, const char *verb, const char *
                      "the job (process %lld%s) does not answer within %g s", (long long)e->process,
                      gone ? ", which is gone" : "", wait_s);
         if (!gone)
-            dg_help(d, "a stopped process is silent: on its machine, ps %lld shows its state, and "
-                       "kill -CONT %lld lets it go on",
+            dg_help(d,
+                    "a stopped process is silent: on its machine, ps %lld shows its state, and "
+                    "kill -CONT %lld lets it go on",
                     (long long)e->process, (long long)e->process);
     }
 out:

@@ -211,10 +211,35 @@ static void never_sent(dg_proof *p, const dg_node *node, dg_vary present, int at
                            : dg_vary_advice(p, present, NULL);
 
     dg_vary_fault(p, "DG-PRES", node->where, present,
-                  "%s over %s sends zeros in every step: its operand is on no rank %lld of it, "
-                  "the root",
+                  "%s over %s sends zeros in every step: its root, rank %lld, never has the "
+                  "operand",
                   dg_vary_called(p, node), dg_vary_name(p, axes), (long long)dg_rule_root(node))
         ->help = root;
+}
+
+bool dg_vary_elsewhere(dg_proof *p, const dg_node *node, dg_vary value, uint32_t axes, int64_t rank)
+{
+    for (int i = 0; i < DG_VARY_AXES; i++) {
+        const dg_node *from = value.axes >> i & 1
+                                  ? p->causes.items[p->causes.items[value.cause[i]].source].node
+                                  : NULL;
+        const dg_rule *r = from ? from->class->rules : NULL;
+
+        while (r && r->kind && r->kind != DG_RULE_REDUCE)
+            r++;
+        if (!r || !r->kind || dg_rule_root(from) == rank ||
+            (dg_vary_row_axes(p, from, r) & p->live) != axes)
+            continue;
+        dg_vary_warn(
+            p, "DG-W-SHARE", node->where, value,
+            dg_edit_write(p->g, from, "root", dg_printf(p->arena, "%lld", (long long)rank)),
+            "%s takes from rank %lld of %s what that rank alone had: the result is on rank "
+            "%lld",
+            dg_vary_called(p, node), (long long)rank, dg_vary_name(p, axes),
+            (long long)dg_rule_root(from));
+        return true;
+    }
+    return false;
 }
 
 static void add_meeting(dg_proof *p, const dg_node *node, uint32_t axes, bool at_end)
@@ -317,6 +342,8 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
     if (r->kind == DG_RULE_BROADCAST && operand->at &&
         (axes != p->live || operand->at != dg_rule_root(node) + 1))
         never_sent(p, node, operand->present, operand->at, axes);
+    if (r->kind == DG_RULE_BROADCAST)
+        (void)dg_vary_elsewhere(p, node, operand->value, axes, dg_rule_root(node));
     if (r->to && r->kind != DG_RULE_AGREE && !operand->stream)
         check_operand(p, node, r, port, operand, axes);
     else if (!r->to)

@@ -182,7 +182,8 @@ static void check_shown(dg_proof *p, const dg_visit *v)
 
     for (int i = 0; i < node->n_in; i++)
         own = dg_vary_join(own, v->in[i].value);
-    if (measures(node) || node->n_out || v->at || !own.axes)
+    if (measures(node) || node->n_out || !own.axes ||
+        dg_vary_elsewhere(p, node, own, p->live, v->at > 0 ? v->at - 1 : 0) || v->at)
         return;
     if (node->n_in == 1 && node->in[0].from && can_meet(p, v) &&
         brings_reals(node->in[0].from, node->in[0].port, node->in[0].key))

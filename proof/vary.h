@@ -231,6 +231,9 @@ int dg_vary_report(dg_proof *p, bool two, dg_diag *d);
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                         dg_vary fires, dg_seen *out);
 void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires);
+/* Warns if the node takes from one rank of the axes what a <reduce> over them left on another. */
+bool dg_vary_elsewhere(dg_proof *p, const dg_node *node, dg_vary value, uint32_t axes,
+                       int64_t rank);
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                    dg_vary fires);
 void dg_vary_accumulated(dg_proof *p, const dg_visit *v);

@@ -205,8 +205,8 @@ static const char *name_of(dg_arena *a, const char *folder)
     return dg_path_name(dg_strndup(a, folder, n));
 }
 
-/* True if the run holds its log's lock, or the launcher runs: not every file system has locks, and a
- * job killed with its launcher leaves the control file behind. */
+/* True if the run holds its log's lock, or the launcher runs: not every file system has locks, and
+ * a job killed with its launcher leaves the control file behind. */
 static bool is_alive(dg_history *h, dg_diag *d)
 {
     const dg_json *control = read_json(h, "control", d), *process = dg_json_get(control, "process");
