@@ -130,13 +130,22 @@ dg_val dg_error(dg_build *b, const char *id, const char *fmt, ...)
     return DG_POISON;
 }
 
+static void refuse_record(dg_build *b, dg_val v)
+{
+    const char *names = "";
+
+    dg_error(b, "record-as-value", "a record stands where a single value is expected");
+    for (int i = 0; i < dg_record_n(b, v); i++)
+        names = dg_printf(b->arena, "%s%s.%s", names, i ? ", " : "", dg_record_key(b, v, i));
+    dg_help(b->d, "take one of its fields: %s", *names ? names : "it has none");
+}
+
 dg_value *dg_value_of(dg_build *b, dg_val v)
 {
     if (v.id > 0 && v.id < b->p->values.n)
         return &b->p->values.items[v.id];
     if (dg_is_record(v))
-        dg_error(b, "record-as-value",
-                 "a record stands where a single value is expected; take one of its fields");
+        refuse_record(b, v);
     return NULL;
 }
 
