@@ -119,6 +119,27 @@ static bool takes_sets(const dg_verb *v)
     return false;
 }
 
+/* Names that other programs use for our options. */
+static const struct {
+    const char *other, *ours;
+} others[] = {
+    { "batch-size", "batch" },   { "conf", "threshold" },   { "gpus", "ranks" },
+    { "image-size", "size" },    { "img-size", "size" },    { "imgsz", "size" },
+    { "iterations", "steps" },   { "max-steps", "steps" },  { "nproc-per-node", "ranks" },
+    { "output", "out" },         { "output-dir", "out" },   { "time", "max-time" },
+    { "weights", "pretrained" }, { "world-size", "ranks" }, { "epochs", "steps" },
+};
+
+/* Our name for it; the name itself if the verb has no option of ours. */
+static const char *ours(const dg_verb *v, const char *name)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (const dg_option *o = v->options; o && o->name; o++)
+            if (strcmp(others[i].other, name) == 0 && strcmp(others[i].ours, o->name) == 0)
+                return o->name;
+    return name;
+}
+
 /* What other programs have as options is mostly a value of the pipeline here. value: what follows
  * the option, or NULL. */
 static int unknown_option(const dg_verb *v, const char *arg, const char *value)
@@ -135,7 +156,7 @@ static int unknown_option(const dg_verb *v, const char *arg, const char *value)
 
     for (const dg_option *o = v->options; o && o->name && n < 64; o++)
         names[n++] = o->name;
-    near = dg_nearest(arg + 2, names, n);
+    near = dg_nearest(ours(v, arg + 2), names, n);
     return near ? usage(v, "there is no option %s; did you mean --%s?", arg, near)
                 : usage(v, "there is no option %s", arg);
 }
