@@ -119,7 +119,7 @@ int dg_fail_os(dg_diag *d, int error, const char *path, const char *id, const ch
     rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what.s,
                  strerror_r(error, why, sizeof why));
     if (error == EFBIG)
-        dg_help(d, "ulimit -f unlimited lifts a shell's limit on the size of files");
+        dg_help(d, "if ulimit -f of the shell says a number, start from one without such a limit");
     dg_str_free(&what);
     return rc;
 }

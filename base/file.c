@@ -401,12 +401,15 @@ int dg_file_rescue(int fd, const char *path, dg_diag *d)
 int dg_mkdir(const char *path, dg_diag *d)
 {
     int error = mkdir(path, 0777) ? errno : 0, rc;
+    char end;
 
     if (!error || dg_is_folder(path))
         return 0;
     rc = dg_fail_os(d, error, path, "folder-create", "cannot create the folder");
     if (error == EEXIST)
-        dg_help(d, "a file of that name is in the way");
+        dg_help(d, readlink(path, &end, 1) == 1 && !dg_exists(path)
+                       ? "it is a link that leads nowhere: take it away, or make what it leads to"
+                       : "a file of that name is in the way");
     return rc;
 }
 

@@ -211,6 +211,28 @@ static int refuse_unreadable(dg_train *t, dg_diag *d)
     return -DG_EINPUT;
 }
 
+/* new/../old, which is there once `new` is: "old" if there is no `new`. */
+static const char *direct(dg_arena *a, const char *path)
+{
+    char *s = dg_strdup(a, path), *up = s;
+
+    while ((up = strstr(up, "/.."))) {
+        char *rest = up + strlen("/.."), *name = up, before = *up;
+
+        while (name > s && name[-1] != '/')
+            name--;
+        *up = '\0';
+        if ((*rest && *rest != '/') || name == up || dg_exists(s)) {
+            *up++ = before;
+            continue;
+        }
+        rest += *rest == '/';
+        memmove(name, rest, strlen(rest) + 1);
+        up = s;
+    }
+    return *s ? s : ".";
+}
+
 int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
 {
     const dg_run_train_options *o = t->o;
@@ -233,8 +255,7 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
             "nothing will be saved: --out DIR names a folder for weights, metrics and pictures");
         return 0;
     }
-    if (o->resume != DG_RUN_RESUME) /* new/../old is there once `new` is */
-        DG_TRY(dg_mkdirs(dg_path_folder(t->arena, t->out), d));
+    t->out = direct(t->arena, t->out);
     used = dg_exists(t->out) && !(dg_is_folder(t->out) && is_empty(t->out));
     if (used && o->resume == DG_RUN_FRESH && !o->force)
         return refuse_folder(t, d);

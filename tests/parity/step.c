@@ -94,7 +94,7 @@ static void check_tensors(fixture *f, const char *group, const dg_json *list, co
 
 static double *read_param(fixture *f, dg_run_space space, const char *name, dg_shape *shape)
 {
-    for (int i = 0; i < dg_run_n_params(f->run); i++) {
+    for (int i = 0, all = dg_run_n_params(f->run); i < all; i++) {
         dg_run_param p = dg_run_param_at(f->run, i);
 
         if (strcmp(p.name, name) == 0) {
@@ -299,7 +299,7 @@ static void check_frozen(fixture *f)
                   *gradients = dg_json_get(f->root, "param_grads");
     int trainable = 0;
 
-    for (int i = 0; i < dg_run_n_params(f->run); i++) {
+    for (int i = 0, all = dg_run_n_params(f->run); i < all; i++) {
         dg_run_param p = dg_run_param_at(f->run, i);
 
         trainable += p.trainable;
@@ -311,7 +311,7 @@ static void check_frozen(fixture *f)
     for (int i = 0; frozen && i < frozen->n; i++) {
         bool found = false;
 
-        for (int j = 0; j < dg_run_n_params(f->run); j++) {
+        for (int j = 0, all = dg_run_n_params(f->run); j < all; j++) {
             dg_run_param p = dg_run_param_at(f->run, j);
 
             found =
