@@ -34,17 +34,12 @@ static void add_item(dg_str *out, const dg_item *item, int depth)
             add_item(out, k, depth + 1);
 }
 
-void dg_graph_canonical(dg_str *out, const dg_graph *g)
-{
-    add_item(out, g->root, 0);
-}
-
 uint64_t dg_graph_digest(const dg_graph *g)
 {
     dg_str text = { 0 };
     uint64_t digest;
 
-    dg_graph_canonical(&text, g);
+    add_item(&text, g->root, 0);
     digest = dg_fnv1a(text.s, text.n);
     dg_str_free(&text);
     return digest;

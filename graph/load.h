@@ -57,6 +57,4 @@ void dg_load_contracts(dg_loader *l, dg_node *node, bool conf_ok);
 /* Calls class->check. */
 void dg_load_check(dg_loader *l, dg_node *node);
 
-extern const dg_attr dg_common_attrs[]; /* of every node; members of dg_node */
-
 #endif

@@ -7,7 +7,7 @@
 #include "graph/edit.h"
 #include "graph/load.h"
 
-const dg_attr dg_common_attrs[] = {
+static const dg_attr common_attrs[] = {
     DG_BOOL(dg_node, recompute, false,
             "recompute activations in the backward pass instead of keeping them"),
     DG_ENUM(dg_node, connect, 0, "none|zero",
@@ -22,7 +22,7 @@ const dg_attr dg_common_attrs[] = {
     { 0 },
 };
 static const dg_attr pretrained_attr = DG_PATH(dg_node, pretrained, NULL, "weights of this node");
-/* Names of dg_common_attrs; a class may have an attribute of the same name. */
+/* Names of common_attrs; a class may have an attribute of the same name. */
 static const char common_names[] = "when recompute connect on budget on_fail exact frozen";
 static const dg_port broken_port = DG_OUT("out", "any", "");
 static const dg_port *const broken_out[] = { &broken_port };
@@ -360,7 +360,7 @@ static void take_guard(dg_loader *l, dg_node *node, const dg_item_attr *a)
 static void take_attrs(dg_loader *l, dg_node *node)
 {
     dg_attr_defaults(node->class->attrs, node->conf, l->arena);
-    dg_attr_defaults(dg_common_attrs, node, l->arena);
+    dg_attr_defaults(common_attrs, node, l->arena);
     for (int i = 0; i < node->item->n_attrs; i++) {
         const dg_item_attr *a = &node->item->attrs[i];
         const dg_attr *row = dg_attr_find(node->class->attrs, a->name);
@@ -370,8 +370,8 @@ static void take_attrs(dg_loader *l, dg_node *node)
             take_port(l, node, port, a);
         else if (row)
             dg_load_attr(l, node->item, a, row, node->conf);
-        else if (dg_attr_find(dg_common_attrs, a->name))
-            dg_load_attr(l, node->item, a, dg_attr_find(dg_common_attrs, a->name), node);
+        else if (dg_attr_find(common_attrs, a->name))
+            dg_load_attr(l, node->item, a, dg_attr_find(common_attrs, a->name), node);
         else if (strcmp(a->name, "when") == 0)
             take_guard(l, node, a);
         else if (strcmp(a->name, "pretrained") == 0 && node->class->reference) {
@@ -419,8 +419,7 @@ static void require(dg_loader *l, dg_node *node)
                                        node->in_ports[i]->doc);
 }
 
-/* ---- child elements
- * --------------------------------------------------------------------------- */
+/* ---- child elements -------------------------------------------------------------------------- */
 
 static void unknown_child(dg_loader *l, const dg_node *node, const dg_item *k)
 {
@@ -478,8 +477,7 @@ static bool take_children(dg_loader *l, dg_node *node)
     return whole;
 }
 
-/* ---- the node
- * --------------------------------------------------------------------------------- */
+/* ---- the node -------------------------------------------------------------------------------- */
 
 /* Sets the name in checkpoints: the class's for its first node, the node's own for others, so that
  * no two nodes share one. */

@@ -53,7 +53,8 @@ static int by_lot(const void *p, const void *q)
     return order ? order : (a->image > b->image) - (a->image < b->image);
 }
 
-int dg_coco_n_held(int n, double share)
+/* How many of n images are held out, if no two have the same content. */
+static int n_held(int n, double share)
 {
     const int held = (int)lrint(share * n);
 
@@ -277,7 +278,7 @@ int dg_coco_hold_out_in(dg_coco *c, const char *folder, double part, bool held, 
 {
     const int n = c->n_images;
     choice x = { .c = c,
-                 .wanted = dg_coco_n_held(n, part),
+                 .wanted = n_held(n, part),
                  .total = DG_NEW_N(c->arena, c->n_classes + 1, int64_t),
                  .most = DG_NEW_N(c->arena, c->n_classes + 1, int64_t),
                  .held = DG_NEW_N(c->arena, c->n_classes + 1, int64_t) };

@@ -297,11 +297,3 @@ int64_t dg_run_step_number(const dg_run *run)
 {
     return dg_run_progress(run)->step;
 }
-
-void dg_run_set_step(dg_run *run, int64_t step, int64_t epoch)
-{
-    dg_progress *p = dg_run_progress(run);
-
-    p->step = step;
-    p->epoch = epoch;
-}

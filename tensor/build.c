@@ -58,11 +58,6 @@ void dg_part(dg_build *b, int part, bool again)
     b->origin.recompute = b->whole || again;
 }
 
-dg_origin dg_build_origin(const dg_build *b)
-{
-    return b->origin;
-}
-
 void dg_build_axis(dg_build *b, const char *axis, int64_t size)
 {
     DG_PUSH(b->arena, b->axes, ((dg_axis){ dg_strdup(b->arena, axis), size, 0 }));

@@ -44,8 +44,6 @@ void dg_result_as(dg_build *b, const dg_binding *as, dg_val v);
 
 /* Runs everything emitted from here on only if flag is zero, including backward and update. */
 void dg_guard_rest(dg_build *b, dg_val flag);
-/* 1 if flag is nonzero and the enclosing guards hold, else 0: an i32 []. */
-dg_val dg_guard_flag(dg_build *b, dg_val flag);
 /* True if any of n > 0 guards holds. */
 dg_val dg_guard_either(dg_build *b, int n, const dg_val guards[]);
 /* The current guard, an i32 []; DG_NONE: none. For a value's guard see dg_present (op.h). */

@@ -161,13 +161,6 @@ void dg_guard_rest(dg_build *b, dg_val flag)
     b->guard = guard ? guard : b->guard;
 }
 
-dg_val dg_guard_flag(dg_build *b, dg_val flag)
-{
-    int32_t guard = narrow_guard(b, flag, false);
-
-    return guard ? (dg_val){ guard } : DG_POISON;
-}
-
 /* Not (none of them holds). */
 dg_val dg_guard_either(dg_build *b, int n, const dg_val guards[])
 {

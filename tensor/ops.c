@@ -371,14 +371,6 @@ const dg_op dg_ops[DG_N_OPS] = {
 #undef OP
 };
 
-const dg_op *dg_op_find(const char *name)
-{
-    for (int i = 0; i < DG_N_OPS; i++)
-        if (strcmp(dg_ops[i].name, name) == 0)
-            return &dg_ops[i];
-    return NULL;
-}
-
 /* ---- signatures ------------------------------------------------------------------------------ */
 
 static bool is_word(char c)

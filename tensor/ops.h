@@ -15,7 +15,6 @@ typedef enum dg_op_id {
 
 extern const dg_op dg_ops[DG_N_OPS];
 #define DG_OP(name) (&dg_ops[DG_OP_##name])
-const dg_op *dg_op_find(const char *name); /* NULL if unknown */
 
 /* Floating-point operations of one execution on these operands. */
 double dg_op_flops(const dg_op *op, const dg_tensor *t, int n, const void *attr);

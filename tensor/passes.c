@@ -82,7 +82,7 @@ static bool is_identity(const dg_program *p, const dg_instr *in)
                                          p->values.items[in->v[in->n_in]].shape));
 }
 
-void dg_pass_collectives(dg_program *p, int ranks)
+static void pass_collectives(dg_program *p, int ranks)
 {
     dg_arena *scratch;
     bool *keep;
@@ -124,7 +124,7 @@ int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend, i
     dg_params_seal(p->params);
     dg_pass_fuse(p);
     dg_pass_dead(p);
-    dg_pass_collectives(p, ranks);
+    pass_collectives(p, ranks);
     dg_pass_precision(p, base, low, backend);
     dg_pass_pack(p, backend);
     dg_pass_fuse_device(p, backend);

@@ -11,8 +11,6 @@
 void dg_pass_fuse(dg_program *p);
 /* Removes pure instructions whose outputs are unread. */
 void dg_pass_dead(dg_program *p);
-/* With one rank, removes collectives. */
-void dg_pass_collectives(dg_program *p, int ranks);
 /* Chooses the storage type of every DG_REAL value and inserts casts. base: DG_F32 or DG_F64; low:
  * DG_BF16 or base. What the backend (NULL: none) runs faster in base stays base. */
 void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend);

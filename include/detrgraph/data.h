@@ -251,8 +251,6 @@ DG_PUBLIC int dg_coco_hold_out_in(dg_coco *c, const char *folder, double share, 
                                   dg_diag *d) DG_MUST_USE;
 /* The same, in dg_coco_folder(c). */
 DG_PUBLIC int dg_coco_hold_out(dg_coco *c, double share, bool held, dg_diag *d) DG_MUST_USE;
-/* How many of n images are held out, if no two have the same content. */
-DG_PUBLIC int dg_coco_n_held(int n, double share);
 
 DG_PUBLIC const char *dg_coco_path(const dg_coco *c);
 DG_PUBLIC int dg_coco_n_images(const dg_coco *c);

@@ -131,10 +131,8 @@ DG_PUBLIC int dg_run_forward(dg_run *run, bool ema, dg_diag *d) DG_MUST_USE;
 DG_PUBLIC int dg_run_read(dg_run *run, const char *name, void *out, int64_t n, dg_diag *d)
     DG_MUST_USE;
 
-/* Finished optimizer steps and epochs. Setting the step also changes EMA warm-up and bias
- * correction. */
+/* Finished optimizer steps. */
 DG_PUBLIC int64_t dg_run_step_number(const dg_run *run);
-DG_PUBLIC void dg_run_set_step(dg_run *run, int64_t step, int64_t epoch);
 
 /* ---- whole training -------------------------------------------------------------------------- */
 

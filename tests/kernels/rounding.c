@@ -28,10 +28,10 @@ static float *draw(int64_t n, uint32_t seed)
 }
 
 /* Runs the host's kernel of an op; false if that is the reference's. */
-static bool run(const char *name, dg_tensor *t, int n, const void *attr)
+static bool run(const dg_op *op, dg_tensor *t, int n, const void *attr)
 {
     bool is_ref;
-    const dg_kernel *k = host->select(host, dg_op_find(name), t, n, &is_ref);
+    const dg_kernel *k = host->select(host, op, t, n, &is_ref);
     dg_prepare p = { .t = t, .n = n, .attr = attr, .threads = 2 };
     dg_args a = { .t = t, .n = n, .attr = attr, .threads = 2 };
 
@@ -62,7 +62,7 @@ static double error_of(const float *x, const float *w, const float *bias, int64_
     };
     double error = 0, size = 0;
 
-    run("conv2d", t, 4, &attr);
+    run(DG_OP(conv2d), t, 4, &attr);
     for (int p = 0; p < PIXELS; p++)
         for (int o = 0; o < OUT; o++) {
             double sum = (double)bias[o];
@@ -105,7 +105,7 @@ static void boxes_are_rounded_twice(void **state)
         { DG_F32, DG_SHAPE(1, BOXES, 4), y },
     };
 
-    bool own = run("box_decode", t, 3, NULL); /* the reference computes in double */
+    bool own = run(DG_OP(box_decode), t, 3, NULL); /* the reference computes in double */
 
     (void)state;
     for (int i = 0; own && i < BOXES; i++)

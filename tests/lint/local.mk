@@ -1,6 +1,6 @@
-lints = tests/lint/counts tests/lint/columns tests/lint/exports tests/lint/diagnostics \
-	tests/lint/globals tests/lint/headers tests/lint/layers tests/lint/links tests/lint/manual \
-	tests/lint/names tests/lint/tracked tests/lint/words
+lints = tests/lint/counts tests/lint/columns tests/lint/exports tests/lint/externs \
+	tests/lint/diagnostics tests/lint/globals tests/lint/headers tests/lint/layers \
+	tests/lint/links tests/lint/manual tests/lint/names tests/lint/tracked tests/lint/words
 # With tools that building does not need; make lint runs them, make check does not.
 lint_tools = tests/lint/format tests/lint/cppcheck tests/lint/tidy
 TESTS += $(lints)

@@ -41,6 +41,13 @@ sources() {
     -name '*.[ch]' -print0 -o -name '*.cc' -print0 | sort -z
 }
 
+# what <detrgraph/*.h> declares DG_PUBLIC: from there to ';', the name before '(' or '['
+public() {
+  sed 's|/\*.*\*/||' "$srcdir"/include/detrgraph/*.h | tr '\n' ' ' | grep -oE 'DG_PUBLIC [^;{]*' |
+    grep -vE 'visibility|dg_plugin_v' | # a plugin's own entry
+    sed -E 's/^([^([]*)[([].*/\1/; s/[[:space:]]+$//; s/.*[^A-Za-z0-9_]//' | sort -u
+}
+
 # the anchors of a page's headings, as they are rendered
 anchors() { sed -nE '/^```/,/^```/d; s/^#+ //p' "$1" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g'; }
 

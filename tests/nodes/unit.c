@@ -29,10 +29,7 @@ void unit_close(unit *u)
 
 void unit_enter(unit *u, const char *name)
 {
-    dg_origin origin = dg_build_origin(u->b);
-
-    origin.where.node = name;
-    dg_build_enter(u->b, origin, name, name);
+    dg_build_enter(u->b, (dg_origin){ .node = -1, .where.node = name }, name, name);
 }
 
 dg_val unit_input(unit *u, dg_dtype type, bool live, const char *name, dg_shape shape,

@@ -108,7 +108,7 @@ static const double *position_table(model *m, int64_t width)
     dg_val in[3], out[1];
 
     stored_set(&dg_node_encoder_hybrid, conf, "width", (double)width);
-    dg_build_enter(m->b, dg_build_origin(m->b), name, name);
+    dg_build_enter(m->b, (dg_origin){ .node = -1 }, name, name);
     for (int i = 0; i < 3; i++)
         in[i] = dg_input(m->b, dg_printf(m->arena, "%s.s%d", name, 8 << i), DG_REAL,
                          DG_SHAPE(1, 12 >> i, 20 >> i, 8));

@@ -160,7 +160,7 @@ static dg_val term_of(model *m, const scene *s, const char *name, double weight)
     dg_record_set(m->b, in[1], "labels", s->labels);
     dg_record_set(m->b, in[1], "boxes", s->targets);
     dg_record_set(m->b, in[1], "count", s->count);
-    dg_build_enter(m->b, dg_build_origin(m->b), "loss", "loss");
+    dg_build_enter(m->b, (dg_origin){ .node = -1 }, "loss", "loss");
     dg_node_loss_rfdetr.lower(m->b, stored_conf(m, &dg_node_loss_rfdetr), in, out);
     return dg_scale(m->b, dg_record_get(m->b, out[1], name), 1 / weight, 0);
 }

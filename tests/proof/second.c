@@ -127,7 +127,9 @@ static void absorbed(hand *x)
     dg_val a = flag_of(x, fed(x, STEP)), b = flag_of(x, fed(x, DATA)), both;
 
     dg_guard_begin(x->b, a);
-    both = dg_guard_flag(x->b, b);
+    dg_guard_begin(x->b, b);
+    both = dg_guard_now(x->b);
+    dg_guard_end(x->b, 0, NULL);
     dg_guard_end(x->b, 0, NULL);
     meet_if(x, dg_guard_either(x->b, 2, (dg_val[]){ a, both }), "dp");
 }
