@@ -55,8 +55,19 @@ DEVICE int64_t count_entries(const order *o, int64_t n, int32_t *counts)
     return all;
 }
 
+/* Where a block's numbers come from: they are stored, or made of values anew at each reading. */
+typedef struct numbers {
+    const order *stored; /* or NULL */
+    const real *values;
+} numbers;
+
+DEVICE order number_at(numbers s, int64_t i)
+{
+    return s.stored ? s.stored[i] : order_of(get(s.values[i]), i);
+}
+
 /* The least of the k largest numbers, without its lowest *shift bits; 1 <= k <= entries. */
-DEVICE order least_of_first(const order *o, int64_t n, int64_t k, int32_t *counts, int *shift)
+DEVICE order least_of_first(numbers s, int64_t n, int64_t k, int32_t *counts, int *shift)
 {
     order prefix = 0;
     int64_t left = k;
@@ -67,9 +78,12 @@ DEVICE order least_of_first(const order *o, int64_t n, int64_t k, int32_t *count
         for (int i = thread_id(); i < DIGITS; i += block_size())
             counts[i] = 0;
         barrier();
-        for (int64_t i = thread_id(); i < n; i += block_size())
-            if (o[i] && o[i] >> *shift >> DIGIT_BITS == prefix)
-                (void)atomic_add(&counts[(int)(o[i] >> *shift & (DIGITS - 1))], 1);
+        for (int64_t i = thread_id(); i < n; i += block_size()) {
+            order o = number_at(s, i);
+
+            if (o && o >> *shift >> DIGIT_BITS == prefix)
+                (void)atomic_add(&counts[(int)(o >> *shift & (DIGITS - 1))], 1);
+        }
         barrier();
         for (; counts[digit] < left; digit--) /* every thread does this */
             left -= counts[digit];
@@ -82,26 +96,37 @@ DEVICE order least_of_first(const order *o, int64_t n, int64_t k, int32_t *count
     return prefix;
 }
 
+/* Stores the k largest numbers in any order; 1 <= k <= entries. counts: FIRST_BYTES of shared
+ * memory. */
+DEVICE void keep_first(numbers s, int64_t n, int64_t k, order *kept, int32_t *counts)
+{
+    int shift;
+    order least = least_of_first(s, n, k, counts, &shift);
+
+    if (thread_id() == 0)
+        counts[0] = 0;
+    barrier();
+    for (int64_t i = thread_id(); i < n; i += block_size()) {
+        order o = number_at(s, i);
+
+        if (o && o >> shift >= least)
+            kept[atomic_add(&counts[0], 1)] = o;
+    }
+    barrier();
+}
+
 /* Lists the first k entries, or all if there are fewer, in their order or by index; returns their
  * number. kept: k numbers; counts: FIRST_BYTES of shared memory, free again afterwards. */
 DEVICE int64_t list_first(const order *o, int64_t n, int64_t k, bool by_index, order *kept,
                           int32_t *list, int32_t *counts)
 {
     int64_t all = count_entries(o, n, counts);
-    int shift;
-    order least;
+    numbers s = { o, NULL };
 
     k = k < all ? k : all;
     if (k < 1)
         return 0;
-    least = least_of_first(o, n, k, counts, &shift);
-    if (thread_id() == 0)
-        counts[0] = 0;
-    barrier();
-    for (int64_t i = thread_id(); i < n; i += block_size())
-        if (o[i] && o[i] >> shift >= least)
-            kept[atomic_add(&counts[0], 1)] = o[i];
-    barrier();
+    keep_first(s, n, k, kept, counts);
     for (int64_t i = thread_id(); i < k; i += block_size()) {
         int64_t place = 0;
 

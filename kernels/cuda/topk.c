@@ -12,62 +12,16 @@ typedef struct best_of {
     int64_t batch, n, k, c;
 } best_of;
 
-/* Counts of the next digit among the entries that begin with `prefix`. */
-DEVICE void count_digits(const real *x, int64_t n, order prefix, int shift, int32_t *counts)
-{
-    for (int i = thread_id(); i < DIGITS; i += block_size())
-        counts[i] = 0;
-    barrier();
-    for (int64_t i = thread_id(); i < n; i += block_size()) {
-        order o = order_of(get(x[i]), i) >> shift;
-
-        if (o >> DIGIT_BITS == prefix)
-            (void)atomic_add(&counts[(int)(o & (DIGITS - 1))], 1);
-    }
-    barrier();
-}
-
-/* The least of the k largest numbers, without its lowest *shift bits. */
-DEVICE order threshold(const real *x, int64_t n, int64_t k, int32_t *counts, int *shift)
-{
-    order prefix = 0;
-    int64_t left = k;
-
-    for (*shift = ORDER_BITS - DIGIT_BITS;; *shift -= DIGIT_BITS) {
-        int digit = DIGITS - 1;
-
-        count_digits(x, n, prefix, *shift, counts);
-        for (; counts[digit] < left; digit--) /* every thread does this */
-            left -= counts[digit];
-        prefix = prefix << DIGIT_BITS | (uint32_t)digit;
-        if (counts[digit] == left || *shift == 0)
-            break;
-        barrier(); /* counts are read before they are cleared */
-    }
-    barrier();
-    return prefix;
-}
-
-/* Shared memory: DIGITS counts. */
+/* Shared memory: FIRST_BYTES. */
 KERNEL(topk_kernel, best_of)
 {
     int32_t *counts = (int32_t *)shared_memory();
     int64_t b = block_id();
     const real *x = p->x + b * p->n;
     order *kept = p->kept + b * p->k;
-    int shift;
-    order least = threshold(x, p->n, p->k, counts, &shift);
+    numbers s = { NULL, x };
 
-    if (thread_id() == 0)
-        counts[0] = 0;
-    barrier();
-    for (int64_t i = thread_id(); i < p->n; i += block_size()) {
-        order o = order_of(get(x[i]), i);
-
-        if (o >> shift >= least)
-            kept[atomic_add(&counts[0], 1)] = o;
-    }
-    barrier();
+    keep_first(s, p->n, p->k, kept, counts);
     for (int64_t i = thread_id(); i < p->k; i += block_size()) {
         int64_t place = b * p->k, entry = entry_of(kept[i]);
 
@@ -96,7 +50,7 @@ static int prepare(dg_prepare *p)
 static int enqueue(const dg_cuda_call *c, best_of p)
 {
     const dg_args *a = c->a;
-    dg_cuda_grid g = { dim(a, DG_TOPK_X, 0), DG_CUDA_THREADS, DIGITS * sizeof(int32_t) };
+    dg_cuda_grid g = { dim(a, DG_TOPK_X, 0), DG_CUDA_THREADS, FIRST_BYTES };
 
     p.x = reals(a, DG_TOPK_X);
     p.c = a->t[DG_TOPK_X].shape.rank == 3 ? dim(a, DG_TOPK_X, 2) : 1;
