@@ -156,6 +156,15 @@ int dg_backend_tf32(dg_backend *b, dg_where where, dg_diag *d) DG_MUST_USE;
 /* The host's kernel of an op; NULL: it has none either. What stands in where a device lacks one. */
 const dg_kernel *dg_host_kernel(const dg_op *op, const dg_tensor *t, int n, bool *is_ref);
 
+/* Whether an operand that is there has that type. */
+static inline bool dg_any_of(const dg_tensor *t, int n, dg_dtype type)
+{
+    for (int i = 0; i < n; i++)
+        if (t[i].dtype == type && t[i].shape.rank >= 0)
+            return true;
+    return false;
+}
+
 /* What launch does on the host, now: guard, kernel, or what a skipped kernel leaves. */
 int dg_launch_now(const dg_launch *l);
 

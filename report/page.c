@@ -47,6 +47,17 @@ void dg_page_number(dg_page *p, double v, int digits)
     dg_chart_number(p->out, v, digits);
 }
 
+void dg_page_runs_table(dg_page *p, const char *heading, const char *first)
+{
+    dg_str_fmt(p->out, "<h3>%s</h3><div class=\"scroll\"><table><tr><th>%s</th>", heading, first);
+    for (int r = 0; r < p->n; r++) {
+        dg_str_add(p->out, "<th class=\"n\">");
+        dg_page_text(p, "%s", p->runs[r]->name);
+        dg_str_add(p->out, "</th>");
+    }
+    dg_str_add(p->out, "</tr>\n");
+}
+
 void dg_page_cell(dg_page *p, double v, int decimals)
 {
     if (isfinite(v))

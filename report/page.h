@@ -25,6 +25,8 @@ void dg_page_end_section(dg_page *p);
 void dg_page_number(dg_page *p, double v, int digits); /* a dash if not finite */
 /* A number in a table cell, with `decimals` decimals. */
 void dg_page_cell(dg_page *p, double v, int decimals);
+/* Begins a table with a column for every run, under a heading. */
+void dg_page_runs_table(dg_page *p, const char *heading, const char *first);
 void dg_page_bytes(dg_page *p, double v);
 void dg_page_bar(dg_page *p, double share, int color); /* a bar in a cell */
 /* Embeds a file of kind "jpeg" or the like as a picture, whose contents cannot run. False: no such
@@ -45,8 +47,7 @@ typedef struct dg_figure {
 void dg_figure_add(dg_page *p, dg_figure *f, const char *name, const dg_series *s, int color);
 void dg_figure_draw(dg_page *p, dg_figure *f); /* draws nothing without lines */
 
-/* ---- parts in order; headline.c, scores.c, parts.c, time.c, setup.c
- * --------------------------- */
+/* ---- parts in order; headline.c, scores.c, parts.c, time.c, setup.c -------------------------- */
 
 void dg_report_headline(dg_page *p);
 void dg_report_scores(dg_page *p);
@@ -57,8 +58,7 @@ void dg_report_losses(dg_page *p);
 void dg_report_time(dg_page *p);
 void dg_report_setup(dg_page *p);
 
-/* ---- diff.c
- * ----------------------------------------------------------------------------------- */
+/* ---- diff.c ---------------------------------------------------------------------------------- */
 
 /* Shows the lines that only one text has, with common lines around them. False: the texts are
  * equal; adds nothing. */

@@ -175,8 +175,7 @@ void dg_report_page_free(dg_report_page *p)
     *p = (dg_report_page){ 0 };
 }
 
-/* ---- summary
- * ---------------------------------------------------------------------------------- */
+/* ---- summary --------------------------------------------------------------------------------- */
 
 static void summary_json(dg_str *out, const dg_history *h)
 {

@@ -274,15 +274,7 @@ static void compare_classes(dg_page *p, const dg_history *h, const dg_track *t)
 
     if (!n)
         return;
-    dg_str_add(
-        p->out,
-        "<h3>AP of classes, last evaluation</h3><div class=\"scroll\"><table><tr><th>class</th>");
-    for (int r = 0; r < p->n; r++) {
-        dg_str_add(p->out, "<th class=\"n\">");
-        dg_page_text(p, "%s", p->runs[r]->name);
-        dg_str_add(p->out, "</th>");
-    }
-    dg_str_add(p->out, "</tr>\n");
+    dg_page_runs_table(p, "AP of classes, last evaluation", "class");
     for (int i = 0; i < n; i++) {
         dg_str_add(p->out, "<tr><td>");
         dg_page_text(p, "%s", c[i].name);

@@ -172,14 +172,7 @@ static void compare_nodes(dg_page *p)
 
     if (!items_of(nodes))
         return;
-    dg_str_add(p->out,
-               "<h3>Time of nodes, ms a step</h3><div class=\"scroll\"><table><tr><th>node</th>");
-    for (int r = 0; r < p->n; r++) {
-        dg_str_add(p->out, "<th class=\"n\">");
-        dg_page_text(p, "%s", p->runs[r]->name);
-        dg_str_add(p->out, "</th>");
-    }
-    dg_str_add(p->out, "</tr>\n");
+    dg_page_runs_table(p, "Time of nodes, ms a step", "node");
     for (int i = 0; i < items_of(nodes) && i < ROWS; i++) {
         dg_str_add(p->out, "<tr><td>");
         dg_page_text(p, "%s", dg_json_text(&nodes->items[i], "name"));

@@ -17,14 +17,6 @@ static const struct {
 };
 #undef K
 
-static bool any_of(const dg_tensor *t, int n, dg_dtype type)
-{
-    for (int i = 0; i < n; i++)
-        if (t[i].dtype == type && t[i].shape.rank >= 0)
-            return true;
-    return false;
-}
-
 /* The kernels divide numbers of elements in 32 bits. */
 static bool is_large(const dg_tensor *t, int n)
 {
@@ -36,7 +28,7 @@ static bool is_large(const dg_tensor *t, int n)
 
 const dg_cuda_kernel *dg_cuda_find(const char *op, const dg_tensor *t, int n)
 {
-    int precision = any_of(t, n, DG_F64) ? 2 : any_of(t, n, DG_BF16) ? 0 : 1;
+    int precision = dg_any_of(t, n, DG_F64) ? 2 : dg_any_of(t, n, DG_BF16) ? 0 : 1;
 
     for (size_t i = 0; i < sizeof table / sizeof table[0] && !is_large(t, n); i++)
         if (strcmp(table[i].op, op) == 0)

@@ -175,29 +175,21 @@ static int host_fault(dg_backend *self)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static bool any_of(const dg_tensor *t, int n, dg_dtype type)
-{
-    for (int i = 0; i < n; i++)
-        if (t[i].dtype == type && t[i].shape.rank >= 0)
-            return true;
-    return false;
-}
-
 static const dg_kernel *ref_select(dg_backend *self, const dg_op *op, const dg_tensor *t, int n,
                                    bool *is_ref)
 {
     (void)self;
     *is_ref = true;
-    if (any_of(t, n, DG_F64))
+    if (dg_any_of(t, n, DG_F64))
         return op->ref64;
-    return any_of(t, n, DG_BF16) ? NULL : op->ref32;
+    return dg_any_of(t, n, DG_BF16) ? NULL : op->ref32;
 }
 
 static const dg_kernel *host_select(dg_backend *self, const dg_op *op, const dg_tensor *t, int n,
                                     bool *is_ref)
 {
 #ifndef DG_REF_ONLY
-    if (op->host && !any_of(t, n, DG_F64)) {
+    if (op->host && !dg_any_of(t, n, DG_F64)) {
         *is_ref = false;
         return op->host;
     }
