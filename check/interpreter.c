@@ -140,8 +140,7 @@ static bool is_plugin_op(const dg_op *op)
     return op < dg_ops || op >= dg_ops + DG_N_OPS;
 }
 
-/* ---- detecting kernel faults
- * ------------------------------------------------------------------ */
+/* ---- detecting kernel faults ----------------------------------------------------------------- */
 
 /* True if the instruction may write operand i. */
 static bool may_write(const dg_instr *instr, int i)

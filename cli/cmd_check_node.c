@@ -131,8 +131,7 @@ static void print_finding(reporter *r, const dg_finding *f)
     dg_str_free(&r->out);
 }
 
-/* ---- separate processes
- * ----------------------------------------------------------------------- */
+/* ---- separate processes ---------------------------------------------------------------------- */
 
 /* Each class is tested in a separate process, so that a crash affects no other class. It reports
  * what it tries, and the results. */

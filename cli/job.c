@@ -144,8 +144,7 @@ int dg_job_straggler(const dg_job *j)
     return dg_job_ranks(j) > 1 && other - least > behind ? who : -1;
 }
 
-/* ---- JSON
- * ------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void add_value(dg_str *s, const dg_json *v)
 {

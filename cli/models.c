@@ -97,8 +97,7 @@ const char *dg_model_near(const char *name)
     return dg_nearest(name, names, N_MODELS);
 }
 
-/* ---- recognising models
- * ----------------------------------------------------------------------- */
+/* ---- recognising models ---------------------------------------------------------------------- */
 
 /* Output channels of a tensor (axis 0); -1: absent. */
 static int64_t channels(const dg_archive *a, const char *name)

@@ -259,8 +259,7 @@ static int check_action(const dg_verb *v, const void *options, const dg_words *w
     return 0;
 }
 
-/* ---- the command line
- * ------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words,
                     dg_arena *a)

@@ -68,8 +68,7 @@ static lane *self_of(dg_comm *c)
     return (lane *)(void *)c; /* pub is the first member */
 }
 
-/* ---- on the queue's thread
- * -------------------------------------------------------------------- */
+/* ---- on the queue's thread ------------------------------------------------------------------- */
 
 /* True if some rank has come to another collective. All ranks compare with rank 0. */
 static bool differs(void *self, char why[DG_GLOO_WHY])

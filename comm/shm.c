@@ -75,8 +75,7 @@ static work *work_of(shm *s, uint64_t k)
     return &s->works[k % DG_SHM_SLOTS];
 }
 
-/* ---- reducing
- * --------------------------------------------------------------------------------- */
+/* ---- reducing -------------------------------------------------------------------------------- */
 
 static char *box_of(const shm *s, int rank, int box)
 {

@@ -257,8 +257,7 @@ int dg_shm_sync_look(const dg_shm_sync *m, bool lost, char why[DG_COMM_WHY])
     return 0;
 }
 
-/* ---- entering
- * --------------------------------------------------------------------------------- */
+/* ---- entering -------------------------------------------------------------------------------- */
 
 size_t dg_shm_sync_bytes(int ranks)
 {

@@ -151,8 +151,7 @@ static int read_charts(chart *charts, int *n, const char *flight, dg_arena *a, d
     return 0;
 }
 
-/* ---- report
- * ----------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void add_place(dg_str *s, const char *node, const char *file, int64_t line, int64_t column)
 {

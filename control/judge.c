@@ -543,8 +543,7 @@ void dg_judge_tick(dg_judge *r, double now)
         dg_judge_tick_stall(r);
 }
 
-/* ---- results
- * ---------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 const dg_state *dg_judge_state(const dg_judge *r, uint64_t *changed)
 {

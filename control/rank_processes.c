@@ -41,8 +41,7 @@ struct dg_rank_processes {
     sigset_t mask; /* signal mask of the processes */
 };
 
-/* ---- environment and cores
- * -------------------------------------------------------------------- */
+/* ---- environment and cores ------------------------------------------------------------------- */
 
 static bool is_replaced(const char *variable)
 {
@@ -297,8 +296,7 @@ void dg_rank_processes_close(dg_rank_processes **out)
     *out = NULL;
 }
 
-/* ---- in the rank's process
- * -------------------------------------------------------------------- */
+/* ---- in the rank's process ------------------------------------------------------------------- */
 
 int dg_rank_processes_ticket(dg_message *ticket, const char *number, dg_arena *a, dg_diag *d)
 {

@@ -266,8 +266,7 @@ bool dg_socket_receive(dg_socket *s, dg_peer *from, dg_str *frame)
     return more == 0;
 }
 
-/* ---- authentication
- * --------------------------------------------------------------------------- */
+/* ---- authentication -------------------------------------------------------------------------- */
 
 static const char *admitted_as(const dg_hub *h, const unsigned char *key, bool asks)
 {

@@ -350,8 +350,7 @@ static void expand_children(dg_expander *x, const dg_expansion *p, dg_item *into
             expand_element(x, p, into, k, env);
 }
 
-/* ---- the document
- * ----------------------------------------------------------------------------- */
+/* ---- the document ---------------------------------------------------------------------------- */
 
 static void warn_unused(dg_expander *x, const dg_xml *e)
 {

@@ -261,8 +261,7 @@ static void check_attrs(checker *k, const dg_attr *table, size_t conf_size, cons
     }
 }
 
-/* ---- rules of rank invariance
- * ----------------------------------------------------------------- */
+/* ---- rules of rank invariance ---------------------------------------------------------------- */
 
 static bool is_called(const char *name, const char *word, size_t n)
 {

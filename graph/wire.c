@@ -83,8 +83,7 @@ static bool find_target(dg_loader *l, const dg_frame *f, const char *path, targe
     }
 }
 
-/* ---- unknown ids
- * ------------------------------------------------------------------------------ */
+/* ---- unknown ids ----------------------------------------------------------------------------- */
 
 static const dg_node *find_elsewhere(const dg_loader *l, const char *path)
 {

@@ -58,8 +58,7 @@ static int refuse(reader *r, size_t byte, const char *id, const char *fmt, ...)
     return r->rc;
 }
 
-/* ---- scan before parsing
- * ---------------------------------------------------------------------- */
+/* ---- scan before parsing --------------------------------------------------------------------- */
 
 /* The first byte that is not valid UTF-8 (Unicode 15, table 3-7) or not allowed in XML; n if there
  * is none. */
@@ -197,8 +196,7 @@ static int scan(reader *r)
     return 0;
 }
 
-/* ---- parser callbacks
- * ------------------------------------------------------------------------- */
+/* ---- parser callbacks ------------------------------------------------------------------------ */
 
 static size_t byte_of(const reader *r)
 {

@@ -156,8 +156,7 @@ int dg_control_hooks_places(const dg_graph *g, const dg_world *w, dg_diag *d)
     return 0;
 }
 
-/* ---- step words
- * ------------------------------------------------------------------------------- */
+/* ---- step words ------------------------------------------------------------------------------ */
 
 int dg_control_hooks_begin(dg_train *t, const dg_feeder_batch *b, dg_diag *d)
 {
@@ -203,8 +202,7 @@ void dg_control_hooks_rates(dg_link *link, dg_progress *p, dg_control *c)
         c->lr[i] *= p->lr / was;
 }
 
-/* ---- position
- * --------------------------------------------------------------------------------- */
+/* ---- position -------------------------------------------------------------------------------- */
 
 void dg_control_hooks_at(dg_link *link, const dg_where *at, const char *name)
 {

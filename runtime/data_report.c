@@ -240,8 +240,7 @@ int dg_data_report_log(const dg_env *env, dg_data *own, bool probe, dg_diag *d)
     return rc;
 }
 
-/* ---- data.json
- * -------------------------------------------------------------------------------- */
+/* ---- data.json ------------------------------------------------------------------------------- */
 
 /* NULL if out of memory, or if a foreign loader names images or classes that do not exist. */
 static dg_coco *index_of(const dg_dataset *data)

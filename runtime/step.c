@@ -222,8 +222,7 @@ out:
     return rc;
 }
 
-/* ---- numbers that are not finite
- * -------------------------------------------------------------- */
+/* ---- numbers that are not finite ------------------------------------------------------------- */
 
 /* True for the terms of the first loss node; without one, for every scalar. Their sum adds no
  * information. */

@@ -11,8 +11,7 @@
 #include "weights/hf_internal.h"
 #include "weights/weights.h"
 
-/* ---- folders of others
- * ------------------------------------------------------------------------ */
+/* ---- folders of others ----------------------------------------------------------------------- */
 
 /* Settings that change the boxes but no tensor's shape. */
 static const char *const decisive[] = {
@@ -128,8 +127,7 @@ out:
     return rc;
 }
 
-/* ---- writing a folder
- * ------------------------------------------------------------------------- */
+/* ---- writing a folder ------------------------------------------------------------------------ */
 
 static int write_text(const dg_hf_model *m, const char *folder, const char *name,
                       void (*add)(dg_str *, const dg_hf_model *), dg_diag *d)

@@ -290,8 +290,7 @@ static int add_state(reader *r, const dg_pickle *root)
     return rc == 0 && r->a->n == 0 ? no_tensor(r, state) : rc;
 }
 
-/* ---- the format before 1.6
- * -------------------------------------------------------------------- */
+/* ---- the format before 1.6 ------------------------------------------------------------------- */
 
 static int next_pickle(reader *r, size_t *at, dg_pickle **out, dg_pickle *storages)
 {

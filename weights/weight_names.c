@@ -353,8 +353,7 @@ dg_spelling dg_weight_names_spell(const dg_weight_names *to, const dg_weight_nam
     return s;
 }
 
-/* ---- recognising names
- * ------------------------------------------------------------------------- */
+/* ---- recognising names ----------------------------------------------------------------------- */
 
 /* True if a row that changes the name matches it. */
 static bool renames(const dg_weight_names *l, const char *name)

@@ -132,8 +132,7 @@ static void unpack(const task *t, void *x, int64_t at, int64_t n, bool low, cons
             st_n(x, at + r * t->width + k, vf_load(from + r * t->dp + k), min64(t->d - k, W), low);
 }
 
-/* ---- locations: vectors over points k..k+W-1
- * -------------------------------------------------- */
+/* ---- locations: vectors over points k..k+W-1 ------------------------------------------------- */
 
 /* One axis: the two neighbours, clamped into the map; their weights; 1 if inside, else 0. */
 typedef struct axis {
