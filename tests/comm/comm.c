@@ -349,32 +349,16 @@ static void disagreements(void **state)
         crew_run(2, disagrees, &which);
 }
 
-typedef struct stopping {
-    dg_comm *c;
-    sem_t *done;
-} stopping;
-
-static void *abort_soon(void *self)
-{
-    const stopping *s = self;
-
-    (void)poll(NULL, 0, 30);
-    s->c->abort(s->c);
-    s->c->abort(s->c);
-    sem_post(s->done);
-    return NULL;
-}
-
 /* Rank 0 never joins; another thread stops the rest. */
 static const char *is_stopped(dg_comm *c, void *done)
 {
-    stopping other = { c, done };
+    crew_stop other = { c, done };
     pthread_t thread;
     float x[1] = { 0 };
     double begin = dg_monotonic_s();
 
     if (c->rank == 1)
-        WRONG_UNLESS(pthread_create(&thread, NULL, abort_soon, &other) == 0);
+        WRONG_UNLESS(pthread_create(&thread, NULL, crew_stop_soon, &other) == 0);
     if (c->rank)
         WRONG_UNLESS(c->barrier(c) == -DG_ESTOP && strcmp(c->why, "stopped") == 0);
     else

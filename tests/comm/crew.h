@@ -4,6 +4,8 @@
 
 #include "tests/check.h"
 
+#include <semaphore.h>
+
 #include "comm/shm.h"
 
 enum { CREW_MOST = 8 };
@@ -20,6 +22,14 @@ const char *crew_uses_duplicate(dg_comm *c, void *ctx);
 const char *crew_stops_duplicate(dg_comm *c, void *ctx);
 /* A body: ranks meet and move nothing; two that differ fail, and can be seen to have. */
 const char *crew_meets(dg_comm *c, void *ctx);
+
+typedef struct crew_stop {
+    dg_comm *c;
+    sem_t *done;
+} crew_stop;
+
+/* A thread: aborts c while its rank waits, and says when that is done. */
+void *crew_stop_soon(void *self);
 
 #define WRONG_UNLESS(x) \
     do {                \

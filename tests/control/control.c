@@ -246,8 +246,7 @@ static void test_digest(void **state)
     assert_int_equal(x[2].rc, -DG_ESTOP);
 }
 
-/* A silent rank is lost; a rank that never joins is only waited for, and the run is ended by
- * hand. */
+/* A run that is ended by hand ends for every rank. */
 static void test_end(void **state)
 {
     fixture *f = *state;
