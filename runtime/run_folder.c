@@ -175,11 +175,16 @@ static void remember_home(dg_train *t)
     }
 }
 
+static const char *log_of(const dg_train *t)
+{
+    return dg_path_join(t->arena, t->out, "run.log");
+}
+
 /* Opens the log, which is also the lock: two runs in one folder would overwrite each other's
  * checkpoints. */
-static int open_log(dg_train *t, bool resumed, dg_diag *d)
+static int open_log(dg_train *t, dg_diag *d)
 {
-    const char *log = dg_path_join(t->arena, t->out, "run.log");
+    const char *log = log_of(t);
     int fd, rc = dg_file_open(&fd, log, O_WRONLY | O_CREAT | O_APPEND, d);
     FILE *f;
 
@@ -190,9 +195,9 @@ static int open_log(dg_train *t, bool resumed, dg_diag *d)
         fclose(f);
         return refuse_busy(t, log, d);
     }
-    if (!f || (!resumed && ftruncate(fileno(f), 0))) {
+    if (!f) {
         rc = dg_fail_os(d, errno, log, "file-write", "cannot write");
-        (void)(f ? fclose(f) : close(fd));
+        close(fd);
         return rc;
     }
     dg_run_log_of(t->run)->file = f;
@@ -236,6 +241,7 @@ static const char *direct(dg_arena *a, const char *path)
 int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
 {
     const dg_run_train_options *o = t->o;
+    const dg_run_log *log;
     bool used;
     int rc = 0;
 
@@ -259,6 +265,9 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
     used = dg_exists(t->out) && !(dg_is_folder(t->out) && is_empty(t->out));
     if (used && o->resume == DG_RUN_FRESH && !o->force)
         return refuse_folder(t, d);
+    /* before its checkpoints are looked at: a run that is ending saves its last one */
+    if (used && dg_exists(log_of(t)))
+        DG_TRY(open_log(t, d));
     if (o->resume != DG_RUN_FRESH && !*resume)
         *resume = dg_checkpoint_newest(t->arena, t->out, t->env);
     if (o->resume == DG_RUN_RESUME && !*resume) {
@@ -274,7 +283,11 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
         return refuse_unreadable(t, d);
     t->replaces = used && !*resume;
     DG_TRY(dg_mkdirs(t->out, d));
-    DG_TRY(open_log(t, *resume != NULL, d));
+    log = dg_run_log_of(t->run);
+    if (!log->file)
+        DG_TRY(open_log(t, d));
+    if (!*resume && ftruncate(fileno(log->file), 0))
+        return dg_fail_os(d, errno, log_of(t), "file-write", "cannot write");
     dg_checkpoint_sweep(t->out); /* the folder is locked now, and nothing is written yet */
     unlink(dg_path_join(t->arena, t->out, "flight/verdict.json")); /* of the run before */
 out:
@@ -359,8 +372,8 @@ int dg_folder_again(dg_train *t, dg_diag *d)
                        "something else is in its place now: move that away");
     DG_TRY(dg_mkdirs(t->out, d));
     if (before && !dg_folder_is_home(t)) {
-        DG_TRY(dg_file_rescue(fileno(before), dg_path_join(t->arena, t->out, "run.log"), d));
-        DG_TRY(open_log(t, true, d));
+        DG_TRY(dg_file_rescue(fileno(before), log_of(t), d));
+        DG_TRY(open_log(t, d));
         fclose(before);
     }
     remember_home(t);
