@@ -111,6 +111,29 @@ static dg_item *make_item(dg_expander *x, const dg_expansion *p, const dg_xml *e
 
 /* ---- include --------------------------------------------------------------------------------- */
 
+char *dg_part_place(dg_arena *a, const char *folder, const char *file)
+{
+    const size_t n = strcmp(folder, ".") == 0 ? 0 : strlen(folder);
+    const bool slash = n > 0 && folder[n - 1] != '/'; /* stands between them */
+    char *place, *rest = NULL;
+
+    if (strncmp(file, folder, n) != 0 || (file[n] == '/') != slash)
+        return NULL;
+    place = dg_strdup(a, "");
+    for (char *w = strtok_r(dg_strdup(a, file + n), "/", &rest); w; w = strtok_r(NULL, "/", &rest))
+        place = dg_path_join(a, place, strcmp(w, "..") == 0 ? "above" : w);
+    return place;
+}
+
+/* The part, or the copy of it that belongs to the copy of a pipeline which is read. */
+static const char *find_part(dg_expander *x, const char *path)
+{
+    const char *place = dg_part_place(x->arena, x->home, path);
+    const char *copy = place ? dg_path_join(x->arena, x->home, place) : path;
+
+    return strstr(path, "..") && dg_exists(copy) ? copy : path;
+}
+
 /* Returns the root of a file, parsing it once; NULL after an error. */
 static dg_xml *open_file(dg_expander *x, const dg_expansion *p, const char *path, const char *real,
                          dg_where at)
@@ -119,6 +142,8 @@ static dg_xml *open_file(dg_expander *x, const dg_expansion *p, const char *path
     char *text = NULL;
     size_t n;
 
+    if (root && !dg_map_has(x->sources, path)) /* by another name */
+        dg_map_set(x->sources, path, dg_map_get(x->sources, root->at.file));
     if (dg_map_has(x->files, real))
         return root; /* NULL: its errors were reported before */
     dg_diag *own = dg_diag_open();
@@ -212,8 +237,10 @@ static void expand_include(dg_expander *x, const dg_expansion *p, dg_item *into,
     if (!file || file->bad)
         return;
     const char *path =
-        dg_path_join(x->arena, file->folder && strcmp(file->folder, ".") != 0 ? file->folder : "",
-                     file->value);
+        find_part(x,
+                  dg_path_join(x->arena,
+                               file->folder && strcmp(file->folder, ".") != 0 ? file->folder : "",
+                               file->value));
     const char *real = real_path(x->arena, path);
 
     if (includes_itself(x, p, real, file->value_at, path)) {
@@ -383,12 +410,13 @@ int dg_items_read(dg_item **root, dg_load_errors *r, const char *text, size_t n,
                       .arena = r->arena,
                       .files = dg_map_new(r->arena),
                       .sources = sources,
+                      .home = dg_path_folder(r->arena, file),
                       .sets = sets,
                       .n_sets = n_sets,
                       .batch = batch };
     dg_source *source = DG_NEW(r->arena, dg_source);
     dg_xml *xml;
-    dg_expansion top = { dg_path_folder(r->arena, file), real_path(r->arena, file), NULL, NULL };
+    dg_expansion top = { x.home, real_path(r->arena, file), NULL, NULL };
 
     *root = NULL;
     x.set_used = DG_NEW_N(r->arena, n_sets, bool);

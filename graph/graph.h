@@ -164,6 +164,11 @@ bool dg_node_is_dealt(const dg_graph *g, const dg_node *node);
 /* "<loss.rtdetr id="loss">", for messages. */
 const char *dg_node_called(dg_arena *a, const dg_node *node);
 
+/* Where a copy of the pipeline has a part that stands at `file` for the pipeline in `folder`:
+ * "parts/x.xml", and "above/parts/x.xml" for ../parts/x.xml. Includes of the copy find it there.
+ * NULL: the part is elsewhere, and the copy reads it there. */
+char *dg_part_place(dg_arena *a, const char *folder, const char *file);
+
 /* A dg_source_fn; ctx is the graph. */
 const char *dg_graph_source(void *graph, const char *file, size_t *n);
 

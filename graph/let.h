@@ -24,6 +24,7 @@ typedef struct dg_expander {
     dg_arena *arena;
     dg_map *files; /* canonical path -> dg_xml */
     dg_map *sources;
+    const char *home; /* the folder of the pipeline's file */
     const dg_set *sets;
     int n_sets;
     bool *set_used;

@@ -316,19 +316,8 @@ uint64_t dg_folder_digest(const dg_pipeline *p)
     return digest;
 }
 
-/* What stands behind the folder in the name of a file in it; NULL: the file is elsewhere. */
-static const char *part_below(const char *folder, const char *file)
-{
-    size_t n = strcmp(folder, ".") == 0 ? 0 : strlen(folder);
-    const char *rest = file + n;
-
-    if (strncmp(file, folder, n) != 0 || (n && *rest++ != '/'))
-        return NULL;
-    return *rest == '/' || strncmp(rest, "../", 3) == 0 || strstr(rest, "/../") ? NULL : rest;
-}
-
-/* Copies the pipeline's file, with the command line's settings in a comment at its end; files that
- * it includes from its folder keep their relative places, so that the copy can be run. */
+/* Copies the pipeline's file, with the command line's settings in a comment at its end; parts
+ * that it includes come along, so that the copy can be run. */
 static int copy_pipeline(dg_train *t, dg_diag *d)
 {
     const dg_pipeline *pipeline = dg_run_pipeline(t->run);
@@ -337,7 +326,8 @@ static int copy_pipeline(dg_train *t, dg_diag *d)
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < dg_map_n(g->sources); i++) {
-        const char *name = dg_map_key(g->sources, i), *part = part_below(home, name), *to = NULL;
+        const char *name = dg_map_key(g->sources, i), *to = NULL;
+        const char *part = dg_part_place(t->arena, home, name);
         size_t n;
         const char *text = dg_graph_source(pipeline->graph, name, &n);
         dg_str out = { 0 };
