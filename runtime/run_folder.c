@@ -28,6 +28,9 @@ static const char *const left_by_runs[] = { "pipeline.xml",
                                             "report.html",
                                             "trace.json",
                                             "events.out.tfevents.detrgraph" };
+/* Files of an evaluation in its folder, besides pictures. */
+static const char *const left_by_evaluations[] = { "pictures.json", "detections.json", "images.txt",
+                                                   "curves.json", "review.json" };
 
 enum { LAST_BREATHS = 20 }; /* tenths of a second to wait for a killed run that is ending */
 
@@ -46,8 +49,34 @@ static bool is_empty(const char *folder)
     return n == 0;
 }
 
+/* Unlinks BEGIN4711.jpg. */
+static void clear_pictures(dg_train *t, const char *folder, const char *begin)
+{
+    const size_t n = strlen(begin);
+    DIR *dir = opendir(folder);
+
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (strncmp(e->d_name, begin, n) == 0 &&
+            strcmp(e->d_name + n + strspn(e->d_name + n, "0123456789"), ".jpg") == 0)
+            unlink(dg_path_join(t->arena, folder, e->d_name));
+    if (dir)
+        closedir(dir);
+}
+
+static void clear_evaluation(dg_train *t, const char *folder)
+{
+    for (size_t i = 0; i < sizeof left_by_evaluations / sizeof *left_by_evaluations; i++)
+        unlink(dg_path_join(t->arena, folder, left_by_evaluations[i]));
+    clear_pictures(t, folder, "step-");
+    clear_pictures(t, dg_path_join(t->arena, folder, "pictures"), "");
+}
+
 static void clear_folder(dg_train *t)
 {
+    const dg_graph *g = dg_run_pipeline(t->run)->graph;
+
+    for (int i = 0; i < g->n_evaluates; i++)
+        clear_evaluation(t, dg_path_join(t->arena, t->out, g->evaluates[i]->id));
     for (size_t i = 0; i < sizeof left_by_runs / sizeof left_by_runs[0]; i++)
         unlink(dg_path_join(t->arena, t->out, left_by_runs[i]));
     dg_checkpoint_drop(t->out, -1);
