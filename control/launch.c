@@ -542,7 +542,7 @@ int dg_launch_run(const dg_launch_conf *c, int *code, dg_diag *d)
 
     l.fds = DG_NEW_N(a, c->ranks + 3, struct pollfd);
     pthread_sigmask(SIG_SETMASK, NULL, &l.before);
-    DG_TRY(dg_limits_raise(c->ranks, d));
+    DG_TRY(dg_limits_raise(c->ranks, c->threads, d));
     DG_TRY(dg_rank_processes_open(&l.processes, &processes, d));
     DG_TRY(open_signal_fd(&l, d));
     if (c->control) {

@@ -4,9 +4,10 @@
 
 #include "base/diag.h"
 
-/* Raises the soft limits of open files and of the stack, which ranks inherit, to what a launcher of
- * that many ranks needs; an error if the hard limits are too small. */
-int dg_limits_raise(int ranks, dg_diag *d) DG_MUST_USE;
+/* Raises the soft limits of open files, of the stack and of threads, which ranks inherit, to what a
+ * launcher of that many ranks needs, each with that many kernel threads (0: an equal share of the
+ * cores); an error if the hard limits are too small. */
+int dg_limits_raise(int ranks, int threads, dg_diag *d) DG_MUST_USE;
 /* For a process that crashed: what limits memory, and the way out. False: nothing does. */
 bool dg_limits_memory(dg_str *out);
 void dg_limits_help(dg_diag *d); /* the same as help of the latest error */
