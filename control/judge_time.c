@@ -111,9 +111,11 @@ static void tick_still(dg_judge *r)
         if (!r->ranks[i].hello || r->ranks[i].gone || r->ranks[i].left ||
             r->ranks[i].beat.since_s < limit)
             return;
-    for (int i = 0; i < r->conf.ranks && i < 8; i++)
-        dg_str_fmt(&s, "%srank %d in \"%s\" (step %lld)", i ? ", " : "", i, r->ranks[i].beat.node,
-                   (long long)r->ranks[i].beat.step + 1);
+    for (int i = 0; i < r->conf.ranks && i < 8; i++) {
+        dg_str_fmt(&s, "%srank %d%s", i ? ", " : "", i,
+                   *r->ranks[i].beat.node ? "" : " before its first node");
+        dg_judge_add_where(&s, &r->ranks[i]);
+    }
     dg_judge_add_saved(r, &s);
     dg_fail(r->verdict, DG_EIO, dg_judge_where_is(&r->ranks[0]), "ranks-still",
             "every rank is alive, and none has moved for %.0f s%s: %s", limit,

@@ -239,7 +239,8 @@ static void test_still(void **state)
     for (int i = 0; i < 2; i++)
         beat(f, i, "train/data", i == 1, 600, 600);
     dg_judge_tick(f->r, 600);
-    failed(f, "ranks-still", "none has moved for 600 s", "rank 1 in \"train/data\"", true);
+    failed(f, "ranks-still", "none has moved for 600 s", "rank 1 at step 57 in node \"train/data\"",
+           true);
 }
 
 static void test_still_and_asked(void **state)
@@ -250,12 +251,13 @@ static void test_still_and_asked(void **state)
     begin(f, 1);
     assert_true(dg_judge_ask(f->r, "stop", "", &answer, 0));
     dg_str_free(&answer);
-    beat(f, 0, "train/data", false, 119, 119);
+    beat(f, 0, "", false, 119, 119);
     dg_judge_tick(f->r, 119);
     assert_int_equal(state_of(f)->over, DG_OVER_NO);
-    beat(f, 0, "train/data", false, 120, 120);
+    beat(f, 0, "", false, 120, 120);
     dg_judge_tick(f->r, 120);
-    failed(f, "ranks-still", "none has moved for 120 s", "after a request to stop", true);
+    failed(f, "ranks-still", "none has moved for 120 s after a request to stop",
+           "rank 0 before its first node", true);
 }
 
 /* A second introduction does not rename a rank, and a word from far ahead is none of its own. */
