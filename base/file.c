@@ -462,6 +462,10 @@ char *dg_path_join(dg_arena *a, const char *folder, const char *name)
 
     if (name[0] == '/' || n == 0)
         return dg_strdup(a, name);
+    while (name[0] == '.' && name[1] == '/') /* people see joined paths: a/b, not a/./b */
+        name += 1 + strspn(name + 1, "/");
+    if (!*name || strcmp(name, ".") == 0)
+        return dg_strdup(a, folder);
     return dg_printf(a, "%s%s%s", folder, folder[n - 1] == '/' ? "" : "/", name);
 }
 

@@ -389,6 +389,12 @@ static void paths(void **state)
     assert_string_equal(dg_path_join(p->arena, "a/", "b"), "a/b");
     assert_string_equal(dg_path_join(p->arena, "", "b"), "b");
     assert_string_equal(dg_path_join(p->arena, "a", "/b"), "/b");
+    assert_string_equal(dg_path_join(p->arena, "a", "././/b/.c"), "a/b/.c");
+    assert_string_equal(dg_path_join(p->arena, "a", ".b"), "a/.b");
+    assert_string_equal(dg_path_join(p->arena, "a", "../b"), "a/../b");
+    assert_string_equal(dg_path_join(p->arena, "a", "."), "a");
+    assert_string_equal(dg_path_join(p->arena, "a", "./"), "a");
+    assert_string_equal(dg_path_join(p->arena, "", "."), ".");
     assert_string_equal(dg_path_folder(p->arena, "a/b/c"), "a/b");
     assert_string_equal(dg_path_folder(p->arena, "c"), ".");
     assert_string_equal(dg_path_folder(p->arena, "/c"), "/");
