@@ -186,7 +186,8 @@ static int mask_missing(const building *b, const raw_annotation *x)
         dg_fail(b->d, DG_EINPUT, dg_json_where(b->text, b->n, b->name, x->offset), "mask-missing",
                 "annotation %lld has no mask, no \"segmentation\"", (long long)x->id);
 
-    dg_help(b->d, "mark or remove the object, or train on boxes alone: masks=\"false\"");
+    dg_help(b->d, "mark or remove the object; for a model without masks, masks=\"false\" on the "
+                  "loader reads boxes alone");
     return rc;
 }
 

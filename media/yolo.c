@@ -424,8 +424,8 @@ static int keep_mask(reading *r, const entry *e, const dg_yolo_label *x)
         rc = dg_fail(r->d, DG_EINPUT, (dg_where){ e->labels, x->line, 0, NULL }, "mask-missing",
                      "a box without a mask");
         dg_help(r->d,
-                "mark the object with a polygon of 3 or more points, or train on boxes alone: "
-                "masks=\"false\"");
+                "mark the object with a polygon of 3 or more points; for a model without masks, "
+                "masks=\"false\" on the loader reads boxes alone");
         return rc;
     }
     for (int i = 0; i < x->n_points; i++) {

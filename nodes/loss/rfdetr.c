@@ -173,7 +173,8 @@ static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val 
         if (!dg_record_has(b, in[TARGETS], "masks")) {
             out[TOTAL] = out[TERMS] = dg_error(b, "loss-masks",
                                                "predictions have masks, targets have none: set "
-                                               "masks=\"true\" on <batch>");
+                                               "masks=\"true\" on <batch>, or take "
+                                               "<decoder.masks> out of the model");
             return;
         }
         s.masks = dg_record_get(b, in[TARGETS], "masks");
