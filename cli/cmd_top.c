@@ -339,10 +339,12 @@ static int say_end(top *t, const dg_diag *d)
     return failed || *n->fault ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-/* Sleeps; false if a signal asked to end. */
+/* Sleeps; false if a signal asked to end. A time that the system does not know would let neither
+ * happen. */
 static bool rest(const sigset_t *ends, double seconds)
 {
-    const struct timespec time = { (time_t)seconds, (long)(1e9 * (seconds - floor(seconds))) };
+    const double s = fmin(seconds, INT32_MAX);
+    const struct timespec time = { (time_t)s, (long)(1e9 * (s - floor(s))) };
 
     return sigtimedwait(ends, NULL, &time) < 0;
 }
