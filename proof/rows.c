@@ -33,6 +33,17 @@ static dg_vary from_input(dg_proof *p, const dg_visit *v, const dg_rule *r)
                         dg_vary_called(p, v->node), r->why);
 }
 
+/* Where an input is absent on all ranks of the row's axes. */
+static dg_vary absent_on_all(dg_proof *p, const dg_visit *v, const dg_rule *r)
+{
+    const dg_seen *in = &v->in[dg_rule_input(v->node, r)];
+    dg_vary apart = dg_vary_minus(in->present, dg_vary_row_axes(p, v->node, r));
+
+    return dg_vary_step(p, apart, v->node, v->node->where,
+                        dg_printf(p->arena, "row %d.%d", v->node->number, (int)r->kind), "%s %s",
+                        dg_vary_called(p, v->node), r->why);
+}
+
 void dg_vary_count(dg_seen *out, dg_vary rate)
 {
     out->rate = dg_vary_join(out->rate, rate);
@@ -64,7 +75,9 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
         out->value = dg_vary_join(out->value, from_source(p, v, r, true));
         break;
     case DG_RULE_PRESENCE:
-        from = from_input(p, v, r);
+        if (r->axis && v->in[port].there && !v->in[port].may && !v->in[port].present.axes)
+            break;
+        from = r->axis ? absent_on_all(p, v, r) : from_input(p, v, r);
         if (v->node->connect) {
             out->value = dg_vary_join(out->value, from);
             break;

@@ -413,7 +413,9 @@ typedef enum dg_rule_kind {
     DG_RULE_END,
     /* properties of the outputs */
     DG_RULE_VALUE,    /* the value of `to` differs over axis */
-    DG_RULE_PRESENCE, /* `to` is absent if `from` holds nothing; present depends on from's value */
+    /* `to` is absent if `from` holds nothing; present depends on from's value. With axis: if `from`
+     * is absent on all its ranks */
+    DG_RULE_PRESENCE,
     DG_RULE_DIMS, /* sizes that change from item to item differ over axis, or with from's value */
     /* the leading dimension of `to` changes with the stream's rate; with axis: if it already does,
      * it differs over axis */

@@ -482,6 +482,31 @@ static void silence(void **state)
         }
 }
 
+/* Of what no rank has, there is no extreme: nothing is logged, and what reads it does not fire. */
+static void no_extreme(void **state)
+{
+    static const char *const ops[] = { "min", "max" };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (int some = 0; some < 2; some++) {
+            char text[512];
+            double answer = -1;
+            course c;
+
+            snprintf(text, sizeof text,
+                     SOME "<source.number id='n' value='7' when='@some'/>"
+                          "<agree id='v' in='@n' op='%s' axis='dp'/>"
+                          "<sum id='more' a='@x' b='@v'/>" LOSS("@more") "<log id='l' in='@v'/>",
+                     ops[i]);
+            c = open_with("", text, "");
+            step(&c, some, 0);
+            assert_int_equal(dg_run_read(c.run, "l.in", &answer, 1, c.d), 0);
+            assert_true(answer == (some ? 7 : 0));
+            close_course(&c);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +524,7 @@ int main(void)
         cmocka_unit_test(no_denoising),
         cmocka_unit_test(a_sink_does_not_fire),
         cmocka_unit_test(silence),
+        cmocka_unit_test(no_extreme),
     };
 
     return cmocka_run_group_tests_name("course", tests, NULL, NULL);
