@@ -217,29 +217,35 @@ static void never_sent(dg_proof *p, const dg_node *node, dg_vary present, int at
         ->help = root;
 }
 
-bool dg_vary_elsewhere(dg_proof *p, const dg_node *node, dg_vary value, uint32_t axes, int64_t rank)
+uint32_t dg_vary_reduced_over(const dg_proof *p, const dg_node *node)
 {
-    for (int i = 0; i < DG_VARY_AXES; i++) {
-        const dg_node *from = value.axes >> i & 1
-                                  ? p->causes.items[p->causes.items[value.cause[i]].source].node
-                                  : NULL;
-        const dg_rule *r = from ? from->class->rules : NULL;
+    uint32_t axes = 0;
 
-        while (r && r->kind && r->kind != DG_RULE_REDUCE)
-            r++;
-        if (!r || !r->kind || dg_rule_root(from) == rank ||
-            (dg_vary_row_axes(p, from, r) & p->live) != axes)
-            continue;
-        dg_vary_warn(
-            p, "DG-W-SHARE", node->where, value,
-            dg_edit_write(p->g, from, "root", dg_printf(p->arena, "%lld", (long long)rank)),
-            "%s takes from rank %lld of %s what that rank alone had: the result is on rank "
-            "%lld",
-            dg_vary_called(p, node), (long long)rank, dg_vary_name(p, axes),
-            (long long)dg_rule_root(from));
-        return true;
-    }
-    return false;
+    for (const dg_rule *r = node ? node->class->rules : NULL; r && r->kind; r++)
+        if (r->kind == DG_RULE_REDUCE && dg_rule_holds(node, p->train, r))
+            axes |= dg_vary_row_axes(p, node, r);
+    return axes & p->live;
+}
+
+/* Reports taking, from ranks that are not the root of a reduction, what they had before it. */
+static void check_reduced(dg_proof *p, const dg_node *node, const dg_rule *r, int port,
+                          const dg_seen *operand, uint32_t axes)
+{
+    const dg_node *by = operand->reduced;
+    const uint32_t over = dg_vary_reduced_over(p, by);
+    const char *root = dg_printf(p->arena, "%lld", (long long)dg_rule_root(by));
+    const bool sends = r->kind == DG_RULE_BROADCAST && axes == over;
+
+    if (!(over & axes) || (sends && dg_rule_root(node) == dg_rule_root(by)))
+        return;
+    dg_vary_fault(p, "DG-VALUE", node->where, dg_vary_only(operand->value, over & axes),
+                  "%s over %s takes from ranks other than %s what they had before %s, which leaves "
+                  "its result on rank %s alone",
+                  dg_vary_called(p, node), dg_vary_name(p, axes), root, dg_edit_placed(p->g, by),
+                  root)
+        ->help = sends ? dg_edit_write(p->g, node, "root", root)
+                       : dg_vary_through(p, node, port,
+                                         dg_printf(p->arena, "broadcast root=\"%s\"", root), over);
 }
 
 static void add_meeting(dg_proof *p, const dg_node *node, uint32_t axes, bool at_end)
@@ -264,6 +270,7 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
     dg_vary value = in->value;
 
     if (r->kind == DG_RULE_REDUCE) {
+        out->reduced = node;
         out->value = dg_vary_join(dg_vary_source(p, axes, node, node->where, true, "root",
                                                  "%s leaves the result on the root alone",
                                                  dg_vary_called(p, node)),
@@ -279,6 +286,8 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
                                                  "%s sends zeros where its root has no operand",
                                                  dg_vary_called(p, node)));
     out->value = dg_vary_minus(value, axes);
+    if (dg_vary_reduced_over(p, out->reduced) & axes)
+        out->reduced = NULL;
     out->made = in->made;
     if (in->learned)
         out->made = dg_vary_join(in->made, dg_vary_join(in->present, in->value));
@@ -342,8 +351,8 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
     if (r->kind == DG_RULE_BROADCAST && operand->at &&
         (axes != p->live || operand->at != dg_rule_root(node) + 1))
         never_sent(p, node, operand->present, operand->at, axes);
-    if (r->kind == DG_RULE_BROADCAST)
-        (void)dg_vary_elsewhere(p, node, operand->value, axes, dg_rule_root(node));
+    if (operand->reduced && !takes_gradients(node, port))
+        check_reduced(p, node, r, port, operand, axes);
     if (r->to && r->kind != DG_RULE_AGREE && !operand->stream)
         check_operand(p, node, r, port, operand, axes);
     else if (!r->to)

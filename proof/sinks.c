@@ -173,6 +173,27 @@ static bool can_meet(const dg_proof *p, const dg_visit *v)
     return can;
 }
 
+/* Warns of showing, from another rank than the root of a <reduce>, what that rank had before it. */
+static bool shown_elsewhere(dg_proof *p, const dg_visit *v)
+{
+    const int64_t rank = v->at > 0 ? v->at - 1 : 0;
+
+    for (int i = 0; i < v->node->n_in; i++) {
+        const dg_node *by = v->in[i].reduced;
+
+        if (!by || dg_vary_reduced_over(p, by) != p->live || dg_rule_root(by) == rank)
+            continue;
+        dg_vary_warn(
+            p, "DG-W-SHARE", v->node->where, v->in[i].value,
+            dg_edit_write(p->g, by, "root", dg_printf(p->arena, "%lld", (long long)rank)),
+            "%s shows what rank %lld had before %s, which leaves its result on rank %lld alone",
+            dg_vary_called(p, v->node), (long long)rank, dg_edit_placed(p->g, by),
+            (long long)dg_rule_root(by));
+        return true;
+    }
+    return false;
+}
+
 /* Warns of numbers of rank 0's own, shown as if they were the run's. */
 static void check_shown(dg_proof *p, const dg_visit *v)
 {
@@ -182,8 +203,7 @@ static void check_shown(dg_proof *p, const dg_visit *v)
 
     for (int i = 0; i < node->n_in; i++)
         own = dg_vary_join(own, v->in[i].value);
-    if (measures(node) || node->n_out || !own.axes ||
-        dg_vary_elsewhere(p, node, own, p->live, v->at > 0 ? v->at - 1 : 0) || v->at)
+    if (measures(node) || node->n_out || !own.axes || shown_elsewhere(p, v) || v->at)
         return;
     if (node->n_in == 1 && node->in[0].from && can_meet(p, v) &&
         brings_reals(node->in[0].from, node->in[0].port, node->in[0].key))

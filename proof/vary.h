@@ -48,7 +48,8 @@ typedef struct dg_seen {
     uint64_t enough;
     int at; /* 1 + the only rank that can have it; 0: several can; negative: none can */
     dg_vary value, present, rate, size, lead, partial, inexact;
-    bool learned; /* hangs on trainable parameters */
+    const dg_node *reduced; /* a <reduce> that it hangs on: its root alone has the result */
+    bool learned;           /* hangs on trainable parameters */
     /* how the operands differed that depend on parameters and reached this value through
      * collectives: its gradient differs over these axes too */
     dg_vary made;
@@ -231,9 +232,8 @@ int dg_vary_report(dg_proof *p, bool two, dg_diag *d);
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                         dg_vary fires, dg_seen *out);
 void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires);
-/* Warns if the node takes from one rank of the axes what a <reduce> over them left on another. */
-bool dg_vary_elsewhere(dg_proof *p, const dg_node *node, dg_vary value, uint32_t axes,
-                       int64_t rank);
+/* The axes over which a <reduce> leaves its result on its root; 0: of NULL. */
+uint32_t dg_vary_reduced_over(const dg_proof *p, const dg_node *node);
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                    dg_vary fires);
 void dg_vary_accumulated(dg_proof *p, const dg_visit *v);

@@ -27,6 +27,7 @@ static void union_of_inputs(const dg_visit *v, dg_seen *out)
         out->value = dg_vary_join(out->value, in->value);
         out->made = dg_vary_join(out->made, in->made);
         out->learned |= in->learned;
+        out->reduced = out->reduced ? out->reduced : in->reduced;
         out->inexact = dg_vary_join(out->inexact, in->inexact);
         out->size = dg_vary_join(out->size, in->size);
         out->lead = dg_vary_join(out->lead, in->lead);

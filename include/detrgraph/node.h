@@ -412,7 +412,7 @@ typedef enum dg_role {
 typedef enum dg_rule_kind {
     DG_RULE_END,
     /* properties of the outputs */
-    DG_RULE_VALUE,    /* the value of `to` differs over axis */
+    DG_RULE_VALUE, /* the value of `to` differs over axis */
     /* `to` is absent if `from` holds nothing; present depends on from's value. With axis: if `from`
      * is absent on all its ranks */
     DG_RULE_PRESENCE,

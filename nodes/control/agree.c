@@ -93,9 +93,6 @@ const dg_node_class dg_node_agree = {
     .name = "agree",
     .role = DG_ROLE_CONTROL,
     .brief = "A vote: one number from the values of all ranks of a mesh axis.",
-    .doc =
-        "A rank without a value has no vote. Without any vote, any gives 0, all 1, min 3e38, and "
-        "max -3e38.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
