@@ -105,12 +105,22 @@ const char *dg_edit_insert(const dg_graph *g, const dg_node *node, const char *n
                        dg_edit_write(g, node, name, dg_printf(g->arena, "@%s", fresh)));
 }
 
-const char *dg_edit_unwrap(const dg_graph *g, const dg_item *item)
+static const char *tag_of(const dg_graph *g, const dg_item *item)
 {
     const dg_item_attr *id = dg_item_find(item, "id");
 
-    return dg_printf(g->arena, "take the tags of <%s%s%s%s> out %s", item->name, id ? " id=\"" : "",
-                     id ? id->value : "", id ? "\"" : "", place(g, item->at));
+    return dg_printf(g->arena, "<%s%s%s%s>", item->name, id ? " id=\"" : "", id ? id->value : "",
+                     id ? "\"" : "");
+}
+
+const char *dg_edit_unwrap(const dg_graph *g, const dg_item *item)
+{
+    return dg_printf(g->arena, "take the tags of %s out %s", tag_of(g, item), place(g, item->at));
+}
+
+const char *dg_edit_without_part(const dg_graph *g, const dg_item *item)
+{
+    return dg_printf(g->arena, "take %s out %s", tag_of(g, item), place(g, item->at));
 }
 
 /* The node goes, and what read it reads `from`; NULL: nothing can be read. */
@@ -178,6 +188,10 @@ const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id)
     if (strcmp(id, "not-parameters") == 0 && of_updating_class(node))
         return dg_edit_write(g, node, node->in_ports[0]->name,
                              dg_printf(g->arena, "@%s", of_updating_class(node)->id));
+    if (strcmp(id, "loss-without-parameters") == 0)
+        return "wire to the loss what a <use> of a model, or a layer, computes from parameters "
+               "that "
+               "are trained: not with frozen=\"true\"";
     if (strcmp(id, "skip-accumulate") == 0)
         return dg_edit_write_part(g, node->scope->item, "accumulate", "1");
     if (strcmp(id, "allreduce-parameters") == 0 || strcmp(id, "collective-operand") == 0)

@@ -30,6 +30,7 @@ const char *dg_edit_drop_part(const dg_graph *g, const dg_item *item, const char
 const char *dg_edit_without(const dg_graph *g, const dg_node *node);
 /* The elements inside stay. */
 const char *dg_edit_unwrap(const dg_graph *g, const dg_item *item);
+const char *dg_edit_without_part(const dg_graph *g, const dg_item *item); /* with what is inside */
 /* Of an error that lowering the node reports under this id. */
 const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id);
 /* Inserts a node before the input `name`: what: its class and attributes, "agree op="any""; id: its

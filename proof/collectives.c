@@ -212,8 +212,10 @@ static void never_sent(dg_proof *p, const dg_node *node, dg_vary present, int at
 
     dg_vary_fault(p, "DG-PRES", node->where, present,
                   "%s over %s sends zeros in every step: its root, rank %lld, never has the "
-                  "operand",
-                  dg_vary_called(p, node), dg_vary_name(p, axes), (long long)dg_rule_root(node))
+                  "operand%s",
+                  dg_vary_called(p, node), dg_vary_name(p, axes), (long long)dg_rule_root(node),
+                  at > 0 ? dg_printf(p->arena, ", which is on rank %d alone", at - 1)
+                         : ": no rank can have it")
         ->help = root;
 }
 

@@ -428,6 +428,23 @@ static void check_read(const dg_graph *g, const dg_scope *scope, dg_diag *d)
     }
 }
 
+/* Warns of models that nothing uses, in whatever scope. */
+static void check_used(const dg_graph *g, dg_diag *d)
+{
+    for (int i = 0; i < g->n_models; i++) {
+        bool used = false;
+
+        for (int s = 0; s < dg_graph_n_scopes(g); s++)
+            for (int k = 0; k < dg_graph_scope(g, s)->n_nodes; k++)
+                used |= dg_graph_scope(g, s)->nodes[k]->model == g->models[i];
+        if (used)
+            continue;
+        dg_warn(d, g->models[i]->where, "unread", "nothing uses <model id=\"%s\">",
+                g->models[i]->id);
+        dg_help(d, "%s", dg_edit_without_part(g, g->models[i]->item));
+    }
+}
+
 static int check_digest(const dg_graph *g, dg_diag *d)
 {
     char text[24];
@@ -476,8 +493,10 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
     int rc = check_digest(g, d), own, n;
 
     dg_padding_check(g, d);
-    if (g->train)
+    if (g->train) {
         check_read(g, g->train, d);
+        check_used(g, d);
+    }
     dg_late_check(g, d);
     if (g->n_models == 1) {
         own = check_classes(g, a, d);

@@ -85,11 +85,8 @@ static dg_val backward(dg_build *b, dg_val loss, int accumulate, bool mean)
         return dg_error(b, "loss-not-scalar", "the loss must be one real number, found %s%s",
                         dg_dtype_name(x->dtype), dg_shape_print(x->shape, shape, sizeof shape));
     b->p->severed = x->severed;
-    if (!x->needs_gradient && !x->severed) {
-        loss = dg_error(b, "loss-without-parameters", "no trainable parameter reaches the loss");
-        dg_help(b->d, "compute the loss from what a model with layers that train gives");
-        return loss;
-    }
+    if (!x->needs_gradient && !x->severed)
+        return dg_error(b, "loss-without-parameters", "no trainable parameter reaches the loss");
     if (accumulate == 0) /* 0: as the training scope says */
         accumulate = b->p->accumulate > 0 ? b->p->accumulate : 1;
     if (accumulate > 0)

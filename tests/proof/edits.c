@@ -266,10 +266,15 @@ static bool make(files *f, const edit *e)
         replace(f, i, (size_t)(end - f->text[i]), strlen(e->element) + 3, "");
         replace(f, i, at, n, "");
         return true;
-    default:
-        if (end_of(tag)[-2] != '/')
+    default: /* with what is inside */
+        end = end_of(tag);
+        if (end[-2] != '/')
+            end = end_tag(end, e->element);
+        if (!end)
             return false;
-        replace(f, i, (size_t)(tag - f->text[i]), (size_t)(end_of(tag) - tag), "");
+        end = end_of(end == end_of(tag) ? tag : end);
+        n = (size_t)(end - tag);
+        replace(f, i, (size_t)(tag - f->text[i]), n, "");
         return true;
     }
 }
