@@ -384,11 +384,11 @@ static void judge_gone(dg_judge *r, int i)
     dg_judge_add_where(&s, k);
     dg_judge_add_saved(r, &s);
     dg_fail(r->verdict, DG_EIO, dg_judge_where_is(k), "rank-died", "%s", s.s);
+    if (WIFSIGNALED(k->status))
+        dg_limits_help(r->verdict, WTERMSIG(k->status));
     if (WIFSIGNALED(k->status) && WTERMSIG(k->status) == SIGKILL)
         dg_help(r->verdict, "if no person or script killed it, memory ran out and the kernel "
                             "did (see dmesg): make the batch smaller");
-    else if (WIFSIGNALED(k->status))
-        dg_limits_help(r->verdict);
     dg_judge_fail(r, true);
     dg_str_free(&s);
 }

@@ -183,7 +183,7 @@ static void ended(void *ctx, int i, int64_t process, int status)
         dg_link_gone(l->plane.link, rank, process, status);
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) { /* `| head` has read enough */
         dg_str limit = { 0 };
-        bool limited = dg_limits_memory(&limit);
+        bool limited = dg_limits_reached(&limit, WTERMSIG(status));
 
         dg_log_line(l->c->env, DG_WARN, "the computing process was ended by signal %d (SIG%s)%s%s",
                     WTERMSIG(status), sigabbrev_np(WTERMSIG(status)), limited ? "; " : "",

@@ -3,6 +3,7 @@
 #include "control/limits.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 #include "base/pool.h"
@@ -31,6 +32,29 @@ static int raise_one(int what, const char *name, const char *flag, rlim_t least,
             "administrator can raise the hard limit",
             flag, (unsigned long long)(wish / unit));
     return -DG_EIO;
+}
+
+static bool limits_memory(dg_str *out)
+{
+    static const struct {
+        int what;
+        char flag;
+    } limits[] = { { RLIMIT_AS, 'v' }, { RLIMIT_DATA, 'd' } };
+    struct rlimit now;
+    char text[32];
+
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (getrlimit((__rlimit_resource_t)limits[i].what, &now) != 0 ||
+            now.rlim_cur == RLIM_INFINITY)
+            continue;
+        dg_str_fmt(out,
+                   "memory is limited to %s (ulimit -%c), and libraries crash when they get none: "
+                   "ulimit -%c unlimited, or a smaller batch",
+                   dg_human_bytes((double)now.rlim_cur, text, sizeof text), limits[i].flag,
+                   limits[i].flag);
+        return true;
+    }
+    return false;
 }
 
 static void *wait_at(void *gate)
@@ -86,7 +110,7 @@ static int try_threads(int ranks, int threads, dg_diag *d)
 
     if (started < n && raise_threads())
         started = start_threads(n);
-    if (started < n && !dg_limits_memory(&memory)) { /* which stacks take, too */
+    if (started < n && !limits_memory(&memory)) { /* which stacks take, too */
         dg_fail(d, DG_EIO, DG_NOWHERE, "limit",
                 "%d more processes and threads can be started, and a run needs %d", started, n);
         dg_help(d, "ulimit -u counts all that the user runs, and a container may have a limit of "
@@ -107,34 +131,26 @@ int dg_limits_raise(int ranks, int threads, dg_diag *d)
     return rc < 0 ? rc : try_threads(ranks, threads, d);
 }
 
-bool dg_limits_memory(dg_str *out)
+bool dg_limits_reached(dg_str *out, int signal)
 {
-    static const struct {
-        int what;
-        char flag;
-    } limits[] = { { RLIMIT_AS, 'v' }, { RLIMIT_DATA, 'd' } };
     struct rlimit now;
-    char text[32];
 
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        if (getrlimit((__rlimit_resource_t)limits[i].what, &now) != 0 ||
-            now.rlim_cur == RLIM_INFINITY)
-            continue;
-        dg_str_fmt(out,
-                   "memory is limited to %s (ulimit -%c), and libraries crash when they get none: "
-                   "ulimit -%c unlimited, or a smaller batch",
-                   dg_human_bytes((double)now.rlim_cur, text, sizeof text), limits[i].flag,
-                   limits[i].flag);
-        return true;
-    }
-    return false;
+    if (signal != SIGXCPU && signal != SIGKILL)
+        return limits_memory(out);
+    if (getrlimit(RLIMIT_CPU, &now) != 0 || now.rlim_cur == RLIM_INFINITY)
+        return false;
+    dg_str_fmt(out,
+               "a process is ended after %llu s of processor time (ulimit -t): "
+               "ulimit -t unlimited lifts that limit",
+               (unsigned long long)now.rlim_cur);
+    return true;
 }
 
-void dg_limits_help(dg_diag *d)
+void dg_limits_help(dg_diag *d, int signal)
 {
     dg_str s = { 0 };
 
-    if (dg_limits_memory(&s))
+    if (dg_limits_reached(&s, signal))
         dg_help(d, "%s", s.s);
     dg_str_free(&s);
 }

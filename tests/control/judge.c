@@ -293,7 +293,8 @@ static void test_killed(void **state)
            "nothing was written after step 50", true);
 }
 
-/* Libraries crash when they get no memory: a limit is named, and a way out. */
+/* Libraries crash when they get no memory, and the kernel ends a process that had its time: a limit
+ * is named, and a way out. */
 static void test_crash_at_a_limit(void **state)
 {
     static const struct {
@@ -303,7 +304,10 @@ static void test_crash_at_a_limit(void **state)
                     "(ulimit -v), and libraries crash when they get none: "
                     "ulimit -v unlimited, or a smaller batch" },
                   { RLIMIT_DATA, 11, "(ulimit -d)" },
-                  { RLIMIT_AS, 9, NULL } };
+                  { RLIMIT_AS, 9, NULL },
+                  { RLIMIT_CPU, 24, "(ulimit -t): ulimit -t unlimited lifts that limit" },
+                  { RLIMIT_CPU, 9, "(ulimit -t)" },
+                  { RLIMIT_CPU, 11, NULL } };
     fixture *f = *state;
     struct rlimit before, now;
 
