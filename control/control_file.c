@@ -51,6 +51,16 @@ int dg_control_file_write(const char *folder, const dg_control_file *e, dg_diag 
     return rc;
 }
 
+static bool is_address(const char *s)
+{
+    return strncmp(s, "ipc://", 6) == 0 || strncmp(s, "tcp://", 6) == 0;
+}
+
+static bool is_key(const char *s)
+{
+    return strlen(s) == DG_KEY_TEXT - 1;
+}
+
 int dg_control_file_read(const char *folder, dg_control_file *e, dg_arena *a, dg_diag *d)
 {
     const char *path = dg_path_join(a, folder, name);
@@ -71,6 +81,13 @@ int dg_control_file_read(const char *folder, dg_control_file *e, dg_arena *a, dg
     DG_TRY(dg_json_need(&own, root, "public", DG_JSON_STRING, d));
     DG_TRY(dg_json_need(&secret, root, "secret", DG_JSON_STRING, d));
     DG_TRY(dg_json_need(&process, root, "process", DG_JSON_NUMBER, d));
+    if (!is_address(endpoint->text) || !is_key(server->text) || !is_key(own->text) ||
+        !is_key(secret->text) || !(process->number > 0 && process->number <= INT32_MAX)) {
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "control-file",
+                     "it is not as it was written: an address, three keys and a process stand "
+                     "in it");
+        goto out;
+    }
     *e = (dg_control_file){ endpoint->text, server->text, own->text, secret->text,
                             (int64_t)process->number };
 out:
