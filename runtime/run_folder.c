@@ -315,7 +315,7 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
     log = dg_run_log_of(t->run);
     if (!log->file)
         DG_TRY(open_log(t, d));
-    if (!*resume && ftruncate(fileno(log->file), 0))
+    if (!*resume && log->file && ftruncate(fileno(log->file), 0))
         return dg_fail_os(d, errno, log_of(t), "file-write", "cannot write");
     dg_checkpoint_sweep(t->out); /* the folder is locked now, and nothing is written yet */
     unlink(dg_path_join(t->arena, t->out, "flight/verdict.json")); /* of the run before */
