@@ -57,13 +57,14 @@ DEVICE int64_t count_entries(const order *o, int64_t n, int32_t *counts)
 
 /* Where a block's numbers come from: they are stored, or made of values anew at each reading. */
 typedef struct numbers {
-    const order *stored; /* or NULL */
+    bool anew;
+    const order *stored;
     const real *values;
 } numbers;
 
 DEVICE order number_at(numbers s, int64_t i)
 {
-    return s.stored ? s.stored[i] : order_of(get(s.values[i]), i);
+    return s.anew ? order_of(get(s.values[i]), i) : s.stored[i];
 }
 
 /* The least of the k largest numbers, without its lowest *shift bits; 1 <= k <= entries. */
@@ -121,7 +122,7 @@ DEVICE int64_t list_first(const order *o, int64_t n, int64_t k, bool by_index, o
                           int32_t *list, int32_t *counts)
 {
     int64_t all = count_entries(o, n, counts);
-    numbers s = { o, NULL };
+    numbers s = { false, o, NULL };
 
     k = k < all ? k : all;
     if (k < 1)

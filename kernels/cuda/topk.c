@@ -19,7 +19,7 @@ KERNEL(topk_kernel, best_of)
     int64_t b = block_id();
     const real *x = p->x + b * p->n;
     order *kept = p->kept + b * p->k;
-    numbers s = { NULL, x };
+    numbers s = { true, NULL, x };
 
     keep_first(s, p->n, p->k, kept, counts);
     for (int64_t i = thread_id(); i < p->k; i += block_size()) {
