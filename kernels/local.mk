@@ -28,7 +28,8 @@ host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/
 	kernels/host/simd/pool.c kernels/host/simd/depthwise.c kernels/host/simd/mask.c \
 	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c \
 	kernels/host/simd/roi.c kernels/host/simd/dense.c
-host_pairs_sources += kernels/host/simd/attention.c
+host_pairs_sources += kernels/host/simd/attention.c kernels/host/simd/batch_norm.c \
+	kernels/host/simd/conv_weights.c
 libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c kernels/cuda/service.c \
 	kernels/cuda/addition.c
 cuda_sources += kernels/cuda/device.h kernels/cuda/on_cpu.h kernels/cuda/layout.h \

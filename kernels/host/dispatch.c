@@ -34,7 +34,19 @@ static isa best_isa(void)
         return dg_host_multiplies_bf16() ? &dg_host_##name##_bf16 : pick_##name(); \
     }
 
+const dg_kernel *dg_host_conv_weights(void)
+{
+    extern const dg_kernel dg_host_conv_weights_bf16;
+
+    return dg_host_multiplies_bf16() ? &dg_host_conv_weights_bf16 : NULL;
+}
+
 #else
+
+const dg_kernel *dg_host_conv_weights(void)
+{
+    return NULL;
+}
 
 #define VARIANTS(name, type)                 \
     extern const type dg_host_##name##_base; \

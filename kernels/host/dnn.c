@@ -17,6 +17,7 @@
 
 #include <dnnl.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- oneDNN 2.x ------------------------------------------------------------------------------ */
 
@@ -252,18 +253,25 @@ static slot *add_slot(recipe *r, int arg, int operand, const dg_tensor *t, int r
     return s;
 }
 
-/* The layout to ask for, in the type given: the operand's own one, or any that the primitive
- * prefers. It lives as long as the recipe; r->rc tells where that failed. */
-static const_layout wish_as(recipe *r, const slot *s, bool any, dnnl_data_type_t type)
+/* The layout to ask for: one with a name, in the type given. It lives as long as the recipe; r->rc
+ * tells where that failed. */
+static const_layout wish_tag(recipe *r, const slot *s, dnnl_format_tag_t tag, dnnl_data_type_t type)
 {
     layout *l = &r->wishes[r->n++];
     dnnl_status_t st =
-        any ? dnnl_memory_desc_create_with_tag(l, s->rank, s->dims, type, dnnl_format_tag_any)
-            : dnnl_memory_desc_create_with_strides(l, s->rank, s->dims, type, s->strides);
+        tag == dnnl_format_tag_undef
+            ? dnnl_memory_desc_create_with_strides(l, s->rank, s->dims, type, s->strides)
+            : dnnl_memory_desc_create_with_tag(l, s->rank, s->dims, type, tag);
 
     if (st != dnnl_success && r->rc == 0)
         r->rc = status(st);
     return *l;
+}
+
+/* The operand's own layout, or any that the primitive prefers. */
+static const_layout wish_as(recipe *r, const slot *s, bool any, dnnl_data_type_t type)
+{
+    return wish_tag(r, s, any ? dnnl_format_tag_any : dnnl_format_tag_undef, type);
 }
 
 /* In the type of the product, except for results and biases, which may stay f32. */
@@ -509,19 +517,52 @@ out:
     return rc;
 }
 
+/* Whether the primitive is one of the library's generated kernels, and not its reference. */
+static bool is_generated(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = "";
+
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           strncmp(name, "jit", 3) == 0;
+}
+
+/* A convolution with weights in another layout than the one that the library prefers on CPUs with
+ * AVX-512 BF16: bringing 512 x 512 x 3 x 3 weights into that takes half as long as the convolution
+ * of a small map. Returns false where there is none. */
+static bool takes_blocked(recipe *r, const conv_attr *at, const_layout x, const slot *w,
+                          const_layout bias, const_layout y)
+{
+    int rc;
+
+    if (r->compute != dnnl_bf16 || w->rank != 4 || !dg_host_multiplies_bf16())
+        return false;
+    rc = forward(r, at, x, wish_tag(r, w, dnnl_ABcd8b16a2b, r->compute), bias, y, &r->pd);
+    if (rc == 0 && is_generated(r->pd))
+        return true;
+    if (rc == 0)
+        dnnl_primitive_desc_destroy(r->pd);
+    r->pd = NULL;
+    return false;
+}
+
 /* A y with several times w's outputs asks for the sums' parts, side by side. */
 static int make_conv(dg_prepare *p, recipe *r)
 {
     int64_t parts = p->t[p->n - 1].shape.d[3] / p->t[1].shape.d[0];
     slot *x = add_map(r, DNNL_ARG_SRC, 0, &p->t[0]),
          *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1], parts), *b = NULL, *y;
+    const_layout lx, lb, ly;
 
     if (dg_host_given(&p->t[2]))
         b = add_slot(r, DNNL_ARG_BIAS, 2, &p->t[2], 1, p->t[2].shape.d, (int64_t[]){ 1 });
     y = add_map(r, DNNL_ARG_DST, p->n - 1, &p->t[p->n - 1]);
     y->output = true;
-    return forward(r, p->attr, wish(r, x, false), wish(r, w, true), b ? wish(r, b, false) : NULL,
-                   wish(r, y, false), &r->pd);
+    lx = wish(r, x, false);
+    lb = b ? wish(r, b, false) : NULL;
+    ly = wish(r, y, false);
+    if (takes_blocked(r, p->attr, lx, w, lb, ly))
+        return 0;
+    return forward(r, p->attr, lx, wish(r, w, true), lb, ly, &r->pd);
 }
 
 static int make_conv_dx(dg_prepare *p, recipe *r)

@@ -14,6 +14,10 @@ static inline bool dg_host_given(const dg_tensor *t)
  * measurements. */
 bool dg_host_multiplies_bf16(void);
 
+/* The gradient of a convolution's weights (conv2d_dw) for x and dy in bf16, by pairs of pixels
+ * (simd/conv_weights.c). NULL where dg_host_multiplies_bf16() is false. */
+const dg_kernel *dg_host_conv_weights(void);
+
 /* bf16 <-> f32, rounding to nearest even. */
 void dg_host_widen(void *to, const void *from, int64_t n, int threads);
 void dg_host_narrow(void *to, const void *from, int64_t n, int threads);

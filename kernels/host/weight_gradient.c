@@ -1,13 +1,18 @@
 /* weight_gradient.c: see weight_gradient.h. dW is a sum over images. The library's threads meet
  * several times inside of one gradient and spin until the last one comes, which costs whole time
  * slices where another process has one of the cores. Here each thread computes the gradient of its
- * images alone, and the threads meet twice: after these parts, and after the parts' sum. */
+ * images alone, and the threads meet twice: after these parts, and after the parts' sum.
+ *
+ * Where the CPU multiplies pairs of bf16, a kernel of our own takes maps in bf16, and shares them
+ * out itself; but not those of 1x1 kernels, where the library is as fast (docs/performance.md). */
 #include "kernels/host/weight_gradient.h"
 
 #include <stdlib.h>
 
 #include "base/pool.h"
 #include "kernels/addition.h"
+#include "kernels/attrs.h"
+#include "kernels/host/host.h"
 #include "kernels/host/taps.h"
 
 enum { ALIGN = 64, BUSY_PERCENT = 80 };
@@ -21,8 +26,9 @@ typedef struct part {
 } part;
 
 typedef struct shares {
-    int n; /* 0: whole is the gradient of all images */
-    void *whole;
+    int n; /* 0: all images in one piece, by `by` */
+    const dg_kernel *by;
+    void *whole; /* its handle */
     part *part;
     const void **from; /* where each part's sum is; filled in each run */
 } shares;
@@ -43,10 +49,20 @@ static void close_shares(void *handle)
         return;
     for (int i = 0; i < s->n; i++)
         dg_host_whole_conv2d_dw.release(s->part[i].handle);
-    dg_host_whole_conv2d_dw.release(s->whole);
+    s->by->release(s->whole);
     free(s->from);
     free(s->part);
     free(s);
+}
+
+/* What takes the gradient in one piece. */
+static const dg_kernel *one_piece(const dg_prepare *p)
+{
+    const conv_attr *at = p->attr;
+    const dg_kernel *pairs = dg_host_conv_weights();
+    bool low = p->t[0].dtype == DG_BF16 && p->t[1].dtype == DG_BF16 && p->t[2].dtype == DG_F32;
+
+    return pairs && low && at->h * at->w > 1 ? pairs : &dg_host_whole_conv2d_dw;
 }
 
 /* Whether the threads are busy for long enough with as many images each as the busiest has. */
@@ -105,10 +121,11 @@ static int prepare(dg_prepare *p)
 
     if (!s)
         return -DG_EMEMORY;
-    if (pays(p)) {
+    s->by = one_piece(p);
+    if (s->by == &dg_host_whole_conv2d_dw && pays(p)) {
         rc = prepare_shares(p, s, &bytes);
     } else {
-        rc = dg_host_whole_conv2d_dw.prepare(&whole);
+        rc = s->by->prepare(&whole);
         s->whole = whole.handle;
         bytes = whole.workspace_bytes;
     }
@@ -172,7 +189,7 @@ static int run(const dg_args *a)
 
     if (s->n == 0) {
         whole.handle = s->whole;
-        return dg_host_whole_conv2d_dw.run(&whole);
+        return s->by->run(&whole);
     }
     dg_parallel_for(a->threads, s->n, run_parts, (void *)a);
     for (int i = 0; i < s->n; i++) {

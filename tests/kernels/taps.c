@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "kernels/attrs.h"
+#include "kernels/host/host.h"
 #include "kernels/host/taps.h"
 
 extern const dg_kernel dg_ref_conv2d_f32, dg_ref_conv2d_dx_f32, dg_ref_conv2d_dw_f32;
@@ -105,6 +106,11 @@ static void compare_all(const sample *s, dg_dtype type, int threads)
     compare("weights", s, &dg_host_taps_conv2d_dw, &dg_ref_conv2d_dw_f32, (dg_tensor[]){ x, y, w },
             3, (conv_attr){ .stride = s->stride, .pad = s->pad, .h = s->kh, .w = s->kw },
             s->images * oh * ow, threads);
+    if (type == DG_BF16 && dg_host_conv_weights())
+        compare("weights, pairs", s, dg_host_conv_weights(), &dg_ref_conv2d_dw_f32,
+                (dg_tensor[]){ x, y, w }, 3,
+                (conv_attr){ .stride = s->stride, .pad = s->pad, .h = s->kh, .w = s->kw },
+                s->images * oh * ow, threads);
     if (type != DG_F32)
         return;
     compare("y", s, &dg_host_taps_conv2d, &dg_ref_conv2d_f32,
@@ -128,8 +134,10 @@ static void small_maps(void **state)
                     sample s = { 1 + size % 3,  size,          8 - size, 3,  4,
                                  kernels[k][0], kernels[k][1], stride,   pad };
 
-                    if (size + 2 * pad >= s.kh && 8 - size + 2 * pad >= s.kw)
-                        compare_all(&s, DG_F32, 1 + (int)(size % 2));
+                    if (size + 2 * pad < s.kh || 8 - size + 2 * pad < s.kw)
+                        continue;
+                    compare_all(&s, DG_F32, 1 + (int)(size % 2));
+                    compare_all(&s, DG_BF16, 1 + (int)(size % 4));
                 }
 }
 
@@ -148,6 +156,12 @@ static void bf16(void **state)
     (void)state;
     compare_all(&(sample){ 2, 9, 7, 16, 24, 3, 3, 1, 1 }, DG_BF16, 1);
     compare_all(&(sample){ 2, 10, 7, 17, 16, 3, 3, 2, 1 }, DG_BF16, 2);
+    compare_all(&(sample){ 2, 61, 83, 40, 24, 3, 3, 1, 1 }, DG_BF16, 2);
+    compare_all(&(sample){ 2, 90, 83, 40, 72, 3, 3, 2, 1 }, DG_BF16, 3);
+    compare_all(&(sample){ 7, 20, 20, 96, 32, 3, 3, 1, 1 }, DG_BF16, 1);
+    compare_all(&(sample){ 5, 10, 10, 48, 200, 3, 3, 1, 1 }, DG_BF16, 2);
+    compare_all(&(sample){ 3, 17, 19, 131, 150, 1, 1, 1, 0 }, DG_BF16, 4);
+    compare_all(&(sample){ 3, 20, 20, 33, 17, 1, 1, 2, 0 }, DG_BF16, 2);
 }
 
 int main(void)

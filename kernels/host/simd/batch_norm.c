@@ -189,9 +189,17 @@ typedef struct apply_call {
     bool low_res, low_y;
 } apply_call;
 
-ALWAYS vf act(vf z, int64_t kind)
+/* low: what is computed of it is stored as bf16 */
+ALWAYS vf sigmoid(vf z, bool low)
 {
-    return kind == DG_ACT_RELU ? vf_max(vf_set(0), z) : kind == DG_ACT_SILU ? z * vf_sigmoid(z) : z;
+    return low ? vf_sigmoid_low(z) : vf_sigmoid(z);
+}
+
+ALWAYS vf act(vf z, int64_t kind, bool low)
+{
+    return kind == DG_ACT_RELU   ? vf_max(vf_set(0), z)
+           : kind == DG_ACT_SILU ? z * sigmoid(z, low)
+                                 : z;
 }
 
 ALWAYS void apply_rows(const apply_call *s, int64_t begin, int64_t end, bool low, bool low_res,
@@ -209,7 +217,7 @@ ALWAYS void apply_rows(const apply_call *s, int64_t begin, int64_t end, bool low
 
             if (add)
                 z += ld_k(s->res, r * c + k, w, low_res, whole);
-            st_k(s->y, r * c + k, act(z, kind), w, low_y, whole);
+            st_k(s->y, r * c + k, act(z, kind, low_y), w, low_y, whole);
         }
 }
 
@@ -340,7 +348,7 @@ ALWAYS vf upstream(const norm_call *s, const dg_tensor *t, int64_t at, int64_t k
         return vf_pick(vf_lt(vf_set(0), z), g, vf_set(0));
     if (res)
         z += ld_k(t[RES].data, at + k, w, low, whole);
-    p = vf_sigmoid(z);
+    p = sigmoid(z, low);
     return g * p * vf_fma(z, 1.0f - p, vf_set(1));
 }
 

@@ -1,6 +1,6 @@
 /* simd.h: a vector of W floats, and helpers for every file of this folder. The files are compiled
- * once per instruction set (DG_ISA = base, avx2, avx512; attention.c also for bf16, AVX-512 with
- * BF16); ../dispatch.c chooses the variant at run time.
+ * once per instruction set (DG_ISA = base, avx2, avx512; some also for bf16, AVX-512 with BF16,
+ * and conv_weights.c for that alone); ../dispatch.c chooses the variant at run time.
  *
  * Mostly GCC's vector extensions; intrinsics where compilers turn those into poor code (maximum,
  * selection, masks, fused multiply-add, bf16 conversion). */
@@ -239,10 +239,14 @@ ALWAYS vf vf_count(void)
 
 ALWAYS vh vf_narrow(vf x)
 {
+#ifdef __AVX512BF16__
+    return (vh)_mm512_cvtneps_pbh((__m512)x); /* the same, but subnormal numbers become 0 */
+#else
     vu u = (vu)x, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 
     /* NaN stays NaN */
     return vf_to_bits((vu)vf_pick(vf_eq(x, x), (vf)rounded, (vf)((u >> 16) | 0x40u)));
+#endif
 }
 
 /* Elements i..i+W-1 of an array; low: of bf16. _n: only the first n <= W; the other lanes load as

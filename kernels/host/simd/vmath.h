@@ -88,6 +88,22 @@ ALWAYS vf vf_sigmoid(vf x)
     return vf_inverse(1.0f + vf_exp(vf_min(vf_set(87), -x)));
 }
 
+/* The same to about 13 bits, which is enough where the result is rounded to bf16. */
+ALWAYS vf vf_sigmoid_low(vf x)
+{
+#ifdef __AVX512F__
+    vf t = vf_min(vf_set(126), x * -1.442695041f), n = vf_round(t), f = t - n,
+       p = vf_set(0.05517166907f);
+
+    p = POLY_(f, p, 0.2426111222f);
+    p = POLY_(f, p, 0.6932609855f);
+    p = POLY_(f, p, 0.9999280735f);
+    return vf_guess(1.0f + vf_scale(p, n));
+#else
+    return vf_sigmoid(x);
+#endif
+}
+
 ALWAYS vf vf_abs(vf x)
 {
     return (vf)((vi)x & 0x7fffffff);
