@@ -155,10 +155,9 @@ static void check_alike(dg_proof *p, const dg_node *node, const dg_seen *in, uin
         return;
     dg_vary_warn(p, "DG-W-SAME", sampler->where, (dg_vary){ .axes = same },
                  dg_edit_write(p->g, sampler, "axis", p->axes[0].name),
-                 "%s has the same batches on all ranks of %s, and %s (line %d) averages gradients "
-                 "that are the same",
-                 dg_vary_called(p, sampler), dg_vary_name(p, same), dg_vary_called(p, node),
-                 node->where.line);
+                 "%s has the same batches on all ranks of %s, and %s averages gradients that are "
+                 "the same",
+                 dg_vary_called(p, sampler), dg_vary_name(p, same), dg_edit_placed(p->g, node));
 }
 
 /* Warns of a guard that speaks of one batch of several. */

@@ -101,8 +101,8 @@ void dg_vary_severed(dg_proof *p)
                                  "%s gives its operand no gradient", dg_vary_called(p, node));
 
     dg_vary_fault(p, "DG-GRAD", end->where, cut,
-                  "no gradient flows through %s (line %d) with %s: parameters before it train on "
-                  "less than with one rank",
-                  dg_vary_called(p, node), node->where.line, dg_vary_name(p, p->live))
+                  "no gradient flows through %s with %s: parameters before it train on less than "
+                  "with one rank",
+                  dg_edit_placed(p->g, node), dg_vary_name(p, p->live))
         ->help = way_out(p, node);
 }

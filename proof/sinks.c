@@ -79,10 +79,9 @@ static void check_alike(dg_proof *p, const dg_visit *v, uint32_t axes)
     dg_vary_warn(
         p, "DG-W-SAME", sampler->where, (dg_vary){ .axes = axes },
         dg_edit_write(p->g, sampler, dg_vary_axes_attr(sampler), p->axes[0].name),
-        "%s has the same batches on all ranks of %s, and %s (line %d) joins what they find "
-        "in them: each rank evaluates all images",
-        dg_vary_called(p, sampler), dg_vary_name(p, axes), dg_vary_called(p, v->node),
-        v->node->where.line);
+        "%s has the same batches on all ranks of %s, and %s joins what they find in them: each "
+        "rank evaluates all images",
+        dg_vary_called(p, sampler), dg_vary_name(p, axes), dg_edit_placed(p->g, v->node));
 }
 
 /* Warns of a score without batches that each rank leaves out for itself. */
