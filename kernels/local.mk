@@ -27,7 +27,8 @@ host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/
 	kernels/host/simd/loss.c kernels/host/simd/boxes.c kernels/host/simd/update.c \
 	kernels/host/simd/pool.c kernels/host/simd/depthwise.c kernels/host/simd/mask.c \
 	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c \
-	kernels/host/simd/roi.c kernels/host/simd/dense.c
+	kernels/host/simd/roi.c kernels/host/simd/dense.c kernels/host/simd/pack.h \
+	kernels/host/simd/pack.c
 host_pairs_sources += kernels/host/simd/attention.c kernels/host/simd/batch_norm.c \
 	kernels/host/simd/conv_weights.c
 libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c kernels/cuda/service.c \

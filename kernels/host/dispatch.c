@@ -105,6 +105,13 @@ void dg_host_narrow(void *to, const void *from, int64_t n, int threads)
     pick_convert()->narrow(to, from, n, threads);
 }
 
+VARIANTS(packing, dg_host_packing)
+
+void dg_host_pack(void *to, const dg_host_matrix *from, int64_t width, int threads)
+{
+    pick_packing()->pack(to, from, width, threads);
+}
+
 void dg_host_add_parts(float *to, const float *from, const float *bias, int64_t n, int64_t width,
                        int64_t parts, int threads)
 {

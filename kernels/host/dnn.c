@@ -126,7 +126,8 @@ typedef struct slot {
     dnnl_dims_t dims, strides;
     dnnl_data_type_t type;
     bool widen;
-    dnnl_primitive_t reorder;    /* NULL: the primitive takes the plain layout */
+    dnnl_primitive_t reorder;    /* NULL: the primitive takes the plain layout, or */
+    int64_t packed;              /* blocks of so many columns, which our own code fills faster */
     size_t widen_at, reorder_at; /* offsets in workspace */
     dnnl_memory_t plain, wanted;
 } slot;
@@ -280,6 +281,35 @@ static const_layout wish(recipe *r, const slot *s, bool any)
     return wish_as(r, s, any, s->output || s->arg == DNNL_ARG_BIAS ? s->type : r->compute);
 }
 
+/* Columns in a block of a product's weights, if the layout is one of those that
+ * dg_host_pack fills; else 0. */
+static int64_t packed_width(const slot *s, const_layout wanted)
+{
+    const struct {
+        dnnl_format_tag_t tag;
+        int64_t width;
+    } known[] = {
+        { dnnl_BA16a64b2a, 64 },
+        { dnnl_BA16a48b2a, 48 },
+        { dnnl_BA16a32b2a, 32 },
+        { dnnl_BA16a16b2a, 16 },
+    };
+    int64_t width = 0;
+
+    if (s->arg != DNNL_ARG_WEIGHTS || s->output || s->rank != 2 || s->widen)
+        return 0;
+    for (size_t k = 0; k < sizeof known / sizeof *known && width == 0; k++) {
+        layout l = NULL;
+
+        if (dnnl_memory_desc_create_with_tag(&l, s->rank, s->dims, dnnl_bf16, known[k].tag) ==
+                dnnl_success &&
+            dnnl_memory_desc_equal(l, wanted))
+            width = known[k].width;
+        dnnl_memory_desc_destroy(l);
+    }
+    return width;
+}
+
 static int finish_slot(recipe *r, int i, const_layout wanted)
 {
     job *j = r->j;
@@ -296,6 +326,9 @@ static int finish_slot(recipe *r, int i, const_layout wanted)
     if (dnnl_memory_desc_equal(own, wanted))
         goto out;
     s->reorder_at = reserve(j, dnnl_memory_desc_get_size(wanted));
+    s->packed = packed_width(s, wanted);
+    if (s->packed)
+        goto out;
     CALL(dnnl_reorder_primitive_desc_create(&pd, s->output ? wanted : own, j->engine,
                                             s->output ? own : wanted, j->engine, r->attr));
     CALL(dnnl_primitive_create(&s->reorder, pd));
@@ -372,6 +405,18 @@ static void reorder(job *j, int i, bool output, char *scratch)
     dnnl_primitive_execute(s->reorder, j->stream, 3, a);
 }
 
+static void pack(const slot *s, const void *from, void *to, int threads)
+{
+    dg_host_matrix m = { .data = from,
+                         .k = s->dims[0],
+                         .n = s->dims[1],
+                         .k_step = s->strides[0],
+                         .n_step = s->strides[1],
+                         .low = s->stored == DG_BF16 };
+
+    dg_host_pack(to, &m, s->packed, threads);
+}
+
 static int run(const dg_args *a)
 {
     job *j = a->handle;
@@ -386,7 +431,10 @@ static int run(const dg_args *a)
         if (s->widen && !s->output)
             dg_host_widen(plain, data, s->n, a->threads);
         dnnl_memory_set_data_handle(s->plain, plain);
-        dnnl_memory_set_data_handle(s->wanted, s->reorder ? ws + s->reorder_at : plain);
+        dnnl_memory_set_data_handle(s->wanted,
+                                    s->reorder || s->packed ? ws + s->reorder_at : plain);
+        if (s->packed)
+            pack(s, data, ws + s->reorder_at, a->threads);
         if (s->reorder && !s->output)
             reorder(j, i, false, ws + j->scratch_at);
         args[n++] = (dnnl_exec_arg_t){ s->arg, s->wanted };

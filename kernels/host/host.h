@@ -3,6 +3,7 @@
 #define DG_KERNELS_HOST_HOST_H
 
 #include "kernels/backend.h"
+#include "kernels/host/simd/pack.h"
 
 /* True if the optional operand is given; for prepare, which sees no data yet. */
 static inline bool dg_host_given(const dg_tensor *t)
@@ -25,6 +26,9 @@ void dg_host_narrow(void *to, const void *from, int64_t n, int threads);
 /* to [n,width] = bias + sum over parts of from [n,parts,width]; bias may be NULL. */
 void dg_host_add_parts(float *to, const float *from, const float *bias, int64_t n, int64_t width,
                        int64_t parts, int threads);
+
+/* A matrix in bf16, in blocks of pairs (simd/pack.h). */
+void dg_host_pack(void *to, const dg_host_matrix *from, int64_t width, int threads);
 
 /* Opens "cpu" or "ref". */
 int dg_host_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;

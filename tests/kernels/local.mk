@@ -8,6 +8,9 @@ tests_kernels_rounding_LDADD = $(tensor_rooms) $(test_libs)
 check_PROGRAMS += tests/kernels/taps
 tests_kernels_taps_SOURCES = tests/check.h tests/kernels/taps.c
 tests_kernels_taps_LDADD = $(tensor_rooms) $(test_libs)
+check_PROGRAMS += tests/kernels/pack
+tests_kernels_pack_SOURCES = tests/check.h tests/kernels/pack.c
+tests_kernels_pack_LDADD = $(tensor_rooms) $(test_libs)
 far_tests = tests/kernels/far tests/kernels/far_calls tests/kernels/far_faults \
 	tests/kernels/far_record
 check_PROGRAMS += $(far_tests)
@@ -19,7 +22,8 @@ tests_kernels_far_LDADD = $(tensor_rooms) $(test_libs)
 tests_kernels_far_calls_LDADD = $(tests_kernels_far_LDADD)
 tests_kernels_far_faults_LDADD = $(tests_kernels_far_LDADD)
 tests_kernels_far_record_LDADD = $(tests_kernels_far_LDADD)
-TESTS += tests/kernels/backend tests/kernels/rounding tests/kernels/taps $(far_tests)
+TESTS += tests/kernels/backend tests/kernels/rounding tests/kernels/taps tests/kernels/pack \
+	$(far_tests)
 threaded += $(far_tests)
 EXTRA_DIST += tests/bench/peers.py
 # Speed is measured, not tested: make tests/bench/kernels

@@ -204,12 +204,6 @@ static void pack_pairs(const task *t, int i, int64_t head, int64_t first, int64_
         memset(to + r * t->dp, 0, (size_t)t->d * sizeof *x);
 }
 
-/* Pairs of bf16: a's upper halves, below b's. */
-ALWAYS vf zip(vf a, vf b)
-{
-    return (vf)((vu)a >> 16 | ((vu)b & 0xffff0000u));
-}
-
 /* Packs rows [n][dp] of floats that are bf16 values as pairs of rows [n / 2][dp]; n is even. */
 static void zip_rows(const task *t, const float *from, int64_t n, float *to)
 {

@@ -315,34 +315,6 @@ static void add_parts(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static void transpose(vf r[16])
-{
-    __m512 t[16];
-
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4)
-        for (int k = 0; k < 2; k++) {
-            __m512d a = _mm512_castps_pd(t[i + k]), b = _mm512_castps_pd(t[i + k + 2]);
-
-            r[i + 2 * k] = (vf)_mm512_unpacklo_pd(a, b);
-            r[i + 2 * k + 1] = (vf)_mm512_unpackhi_pd(a, b);
-        }
-    for (int k = 0; k < 4; k++) {
-        __m512 a = (__m512)r[k], b = (__m512)r[4 + k], c = (__m512)r[8 + k], d = (__m512)r[12 + k];
-        __m512 ab = _mm512_shuffle_f32x4(a, b, 0x88), cd = _mm512_shuffle_f32x4(c, d, 0x88);
-
-        r[k] = (vf)_mm512_shuffle_f32x4(ab, cd, 0x88);
-        r[8 + k] = (vf)_mm512_shuffle_f32x4(ab, cd, 0xdd);
-        ab = _mm512_shuffle_f32x4(a, b, 0xdd);
-        cd = _mm512_shuffle_f32x4(c, d, 0xdd);
-        r[4 + k] = (vf)_mm512_shuffle_f32x4(ab, cd, 0x88);
-        r[12 + k] = (vf)_mm512_shuffle_f32x4(ab, cd, 0xdd);
-    }
-}
-
 /* dW for LANES output channels each. */
 static void arrange(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -362,7 +334,7 @@ static void arrange(void *ctx, int64_t begin, int64_t end, int thread)
                 for (int64_t g = 0; g < s->groups && i < n; g++)
                     r[i] += vf_load(sums_of(s, a, g) + o * length + (k + i) * LANES);
             }
-            transpose(r);
+            vf_transpose(r);
             for (int64_t i = 0; i < min64(s->out - o, LANES); i++)
                 vf_store_n(to + i * length, r[i], n);
         }

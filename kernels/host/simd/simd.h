@@ -249,6 +249,12 @@ ALWAYS vh vf_narrow(vf x)
 #endif
 }
 
+/* Pairs of bf16: a's upper halves, below b's. */
+ALWAYS vf zip(vf a, vf b)
+{
+    return (vf)((vu)a >> 16 | ((vu)b & 0xffff0000u));
+}
+
 /* Elements i..i+W-1 of an array; low: of bf16. _n: only the first n <= W; the other lanes load as
  * zeros. */
 ALWAYS vf ld(const void *p, int64_t i, bool low)
@@ -344,6 +350,50 @@ ALWAYS float vf_top(vf x)
         for (int i = 0; i < h; i++)
             v[i] = v[i] > v[i + h] ? v[i] : v[i + h];
     return v[0];
+}
+#endif
+
+/* ---- W x W elements ---------------------------------------------------------------------------
+ */
+
+#if defined(__AVX512F__)
+/* Row i becomes column i. */
+static inline void vf_transpose(vf r[W])
+{
+    __m512 t[W];
+
+    for (int i = 0; i < W; i += 2) {
+        t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
+    }
+    for (int i = 0; i < W; i += 4)
+        for (int k = 0; k < 2; k++) {
+            __m512d a = _mm512_castps_pd(t[i + k]), b = _mm512_castps_pd(t[i + k + 2]);
+
+            r[i + 2 * k] = (vf)_mm512_unpacklo_pd(a, b);
+            r[i + 2 * k + 1] = (vf)_mm512_unpackhi_pd(a, b);
+        }
+    for (int k = 0; k < 4; k++) {
+        __m512 a = (__m512)r[k], b = (__m512)r[4 + k], c = (__m512)r[8 + k], d = (__m512)r[12 + k];
+        __m512 ab = _mm512_shuffle_f32x4(a, b, 0x88), cd = _mm512_shuffle_f32x4(c, d, 0x88);
+
+        r[k] = (vf)_mm512_shuffle_f32x4(ab, cd, 0x88);
+        r[8 + k] = (vf)_mm512_shuffle_f32x4(ab, cd, 0xdd);
+        ab = _mm512_shuffle_f32x4(a, b, 0xdd);
+        cd = _mm512_shuffle_f32x4(c, d, 0xdd);
+        r[4 + k] = (vf)_mm512_shuffle_f32x4(ab, cd, 0x88);
+        r[12 + k] = (vf)_mm512_shuffle_f32x4(ab, cd, 0xdd);
+    }
+}
+#else
+static inline void vf_transpose(vf r[W])
+{
+    vf t[W];
+
+    memcpy(t, r, sizeof t);
+    for (int i = 0; i < W; i++)
+        for (int k = 0; k < W; k++)
+            r[i][k] = t[k][i];
 }
 #endif
 
