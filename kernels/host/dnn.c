@@ -126,8 +126,8 @@ typedef struct slot {
     dnnl_dims_t dims, strides;
     dnnl_data_type_t type;
     bool widen;
-    dnnl_primitive_t reorder;    /* NULL: the primitive takes the plain layout, or */
-    int64_t packed;              /* blocks of so many columns, which our own code fills faster */
+    dnnl_primitive_t reorder;    /* NULL: the primitive takes the plain layout, or it is packed: */
+    int64_t packed;              /* dg_host_pack fills blocks of so many columns */
     size_t widen_at, reorder_at; /* offsets in workspace */
     dnnl_memory_t plain, wanted;
 } slot;
@@ -281,8 +281,8 @@ static const_layout wish(recipe *r, const slot *s, bool any)
     return wish_as(r, s, any, s->output || s->arg == DNNL_ARG_BIAS ? s->type : r->compute);
 }
 
-/* Columns in a block of a product's weights, if the layout is one of those that
- * dg_host_pack fills; else 0. */
+/* Columns in a block of a product's weights where dg_host_pack fills the layout: it does so faster
+ * than the library. Else 0. */
 static int64_t packed_width(const slot *s, const_layout wanted)
 {
     const struct {

@@ -353,11 +353,10 @@ ALWAYS float vf_top(vf x)
 }
 #endif
 
-/* ---- W x W elements ---------------------------------------------------------------------------
- */
+/* ---- W x W elements -------------------------------------------------------------------------- */
 
-#if defined(__AVX512F__)
 /* Row i becomes column i. */
+#if defined(__AVX512F__)
 static inline void vf_transpose(vf r[W])
 {
     __m512 t[W];
