@@ -172,5 +172,8 @@ int dg_launch_now(const dg_launch *l);
 const char *dg_cpu_features(char *buf, size_t n);
 /* Libraries whose version changes results: "oneDNN 2.6.3". */
 const char *dg_library_versions(char *buf, size_t n);
+/* Frees what a library keeps of kernels that are closed, for others like them: of a plan that was
+ * only tried, some 100 MB of addresses. */
+void dg_library_forget(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "report/memory_info.h"
 #include "runtime/programs.h"
 #include "runtime/trained.h"
@@ -57,6 +58,7 @@ static double needs(const dg_run_options *o, const dg_world *w, int batch, const
         *has = room(g, w);
     }
     dg_run_close(&run);
+    dg_library_forget(); /* or it would have less room for the next one, which is not like it */
     dg_diag_close(&ignored);
     dg_arena_close(&a);
     return bytes;

@@ -705,4 +705,14 @@ const char *dg_library_versions(char *buf, size_t n)
     return buf;
 }
 
+void dg_library_forget(void)
+{
+    int kept = 0;
+
+    if (dnnl_get_primitive_cache_capacity(&kept) != dnnl_success)
+        return;
+    dnnl_set_primitive_cache_capacity(0);
+    dnnl_set_primitive_cache_capacity(kept);
+}
+
 #endif

@@ -56,4 +56,8 @@ const char *dg_library_versions(char *buf, size_t n)
     return buf;
 }
 
+void dg_library_forget(void)
+{
+}
+
 #endif
