@@ -36,7 +36,8 @@ typedef struct sums {
     int64_t pairs, seen_pairs; /* in a row of dY, in one of X's grids */
     int *grid; /* [stride,stride,2]: which of X's grids has that phase and evenness, or -1: none */
     int64_t grids;
-    int64_t splits, split, groups; /* shares of channels, and how many channels; groups of bands */
+    int64_t splits, split, groups; /* shares of dY's channels; channels of one, in whole LANES;
+                                    * groups of bands */
     int64_t band_images, band_rows, bands;
     /* a band's dY stays in the cache while X passes, LANES channels at a time; otherwise X stays
      * while dY passes, BLOCK channels at a time */
@@ -393,8 +394,8 @@ static void share_out(sums *s, int threads)
 /* Bands that fit into the cache; smaller ones where the groups' shares of them would be unequal. */
 static void cut_bands(sums *s)
 {
-    int64_t extra = rows_seen(s, 0), lanes = up(s->split, LANES) * LANES;
-    int64_t dy = s->pairs * lanes * 4, dy_block = s->pairs * min64(lanes, BLOCK) * 4,
+    int64_t extra = rows_seen(s, 0);
+    int64_t dy = s->pairs * s->split * 4, dy_block = s->pairs * min64(s->split, BLOCK) * 4,
             x_block = s->seen_pairs * LANES * s->grids * 4, x = x_block * up(s->in, LANES);
     int64_t most, pieces;
 
@@ -460,7 +461,7 @@ static int prepare(dg_prepare *p)
     cut_bands(s);
     s->x_words = s->grids * up(s->in, LANES) * LANES * s->seen_pairs * s->band_images *
                  rows_seen(s, s->band_rows);
-    s->dy_words = up(s->split, LANES) * LANES * s->pairs * s->band_images * s->band_rows;
+    s->dy_words = s->split * s->pairs * s->band_images * s->band_rows;
     s->sums_at = s->splits * s->groups * (s->x_words + s->dy_words) * (int64_t)sizeof(uint32_t);
     p->handle = s;
     p->workspace_bytes = (size_t)s->sums_at + (size_t)(s->groups * group_floats(s)) * sizeof(float);
